@@ -1,0 +1,105 @@
+"""Report: everything that one check found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.findings import RANK, Finding
+from truetune.encode.batch import Example
+from truetune.render.rendering import Source
+from truetune.spec.run import RunSpec, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Tokens by source and by whether they are supervised."""
+
+    counts: NDArray[np.int64]
+    """(len(Source), 2): context, supervised"""
+
+    @property
+    def supervised(self) -> int:
+        return int(self.counts[:, 1].sum())
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def rows(self) -> list[tuple[Source, int, int]]:
+        """(source, supervised, context) of each source that occurs."""
+        return [(s, int(self.counts[s, 1]), int(self.counts[s, 0])) for s in Source if self.counts[s].any()]
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths of the examples in tokens."""
+
+    counts: NDArray[np.int64]
+    """(bins,) examples with edges[i] <= length < edges[i+1]"""
+    edges: NDArray[np.int64]
+    """(bins + 1,)"""
+    median: int
+    p95: int
+    longest: int
+    limit: int | None
+    """max_length, where the run sets one"""
+    over: int
+    """examples longer than the limit"""
+    lost_tokens: int
+    """tokens behind the limit"""
+    lost_supervised: int
+    """supervised tokens behind the limit"""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """One example, token by token, for the token view."""
+
+    example: Example
+    ids: NDArray[np.int32]
+    source: NDArray[np.uint8]
+    supervised: NDArray[np.bool_]
+    pieces: tuple[str, ...]
+    """(tokens,) the characters that each token stands for; a byte fragment as `\\xNN` escapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of `truetune.check`."""
+
+    spec: RunSpec
+    tokenizer: str
+    """The folder that was read."""
+    facts: dict[str, str]
+    """Short facts on the tokenizer: BOS, EOS, pad, stop tokens, template."""
+    rows: int
+    examples: int
+    rejected: int
+    """Rows that could not be rendered."""
+    unsupervised: int
+    """Examples without a supervised token."""
+    formats: dict[str, int]
+    """Rows by format."""
+    ledger: Ledger
+    lengths: Lengths
+    findings: tuple[Finding, ...]
+    """By severity, then by code."""
+    views: tuple[TokenView, ...]
+    """The first example, and one of each finding's first case where it is near at hand."""
+    seconds: float
+
+    def worst(self) -> Severity | None:
+        return max((f.severity for f in self.findings), key=RANK.__getitem__, default=None)
+
+    def failed(self) -> bool:
+        """Is there a finding at or above `spec.fail_on`?"""
+        worst = self.worst()
+        return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
+
+    def _repr_html_(self) -> str:
+        from truetune.report.html import fragment
+
+        return fragment(self)

@@ -1,0 +1,1 @@
+"""Rules on what the rows of the data hold."""

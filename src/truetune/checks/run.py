@@ -1,0 +1,125 @@
+"""The check itself: one pass over the data, past every rule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.report import Report, TokenView
+from truetune.checks.rule import Rule, Setup
+from truetune.checks.tally import Tally
+from truetune.checks.views import views_of
+from truetune.data.conversation import Conversation
+from truetune.data.rows import read
+from truetune.encode.encoder import Encoder
+from truetune.encode.stream import batch as one_batch
+from truetune.encode.stream import batches
+from truetune.errors import DataError, SpecError
+from truetune.render.probes import Probes, probes
+from truetune.render.tokenizer import Tokenizer, load
+from truetune.spec.run import RunSpec
+
+VIEWED_ROWS = 5_000
+"""Rows of findings this far into the data are read again for the token view."""
+MAX_VIEWS = 24
+
+Progress = Callable[[int, int, int], None]
+"""Called with rows done, bytes read, bytes in all."""
+
+
+def check(spec: RunSpec, *, progress: Progress | None = None) -> Report:
+    """Read everything that `spec` names and say what is wrong.
+
+    Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
+    """
+    started = time.perf_counter()
+    setup = prepare(spec)
+    rules = [rule(setup) for rule in choose(spec.select, spec.ignore)]
+    for rule in rules:
+        if spec.eval_data and type(rule).evaluation is not Rule.evaluation:
+            rule.evaluation(_rows(spec, spec.eval_data))
+    encoder = Encoder(setup.tokenizer.backend)
+    tally = Tally(spec.max_length)
+    for batch in batches(_rows(spec, spec.data, progress), setup.probes.renderer(), encoder):
+        tally.add(batch)
+        for rule in rules:
+            rule.batch(batch)
+    if spec.data and not tally.rows:
+        raise DataError(f"{', '.join(spec.data)}: there is no row in it; at least one is needed")
+    findings = sorted(
+        (finding for rule in rules for finding in rule.findings()), key=lambda f: (-RANK[f.severity], f.code)
+    )
+    return Report(
+        spec=spec,
+        tokenizer=str(setup.tokenizer.folder),
+        facts=_facts(setup.tokenizer, setup.probes),
+        rows=tally.rows,
+        examples=tally.examples,
+        rejected=tally.rejected,
+        unsupervised=tally.unsupervised,
+        formats=dict(tally.formats),
+        ledger=tally.ledger(),
+        lengths=tally.lengths(),
+        findings=tuple(findings),
+        views=tuple(_views(setup, encoder, _wanted(findings))),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def view(spec: RunSpec, row: int) -> list[TokenView]:
+    """Every training example of one row (0-based, over all files), token by token.
+
+    Raises DataError where there is no such row, TemplateError where it can't be rendered.
+    """
+    setup = prepare(spec)
+    for conversation in _rows(spec, spec.data):
+        if conversation.origin.row == row:
+            batch = one_batch([conversation], setup.probes.renderer(), encoder := Encoder(setup.tokenizer.backend),
+                              exact=True)
+            if batch.rejected:
+                raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
+            return views_of(batch, encoder.vocabulary)
+        last = conversation.origin.row
+    raise DataError(f"{', '.join(spec.data)}: there is no row {row}; rows are numbered from 0 to {last}")
+
+
+def prepare(spec: RunSpec) -> Setup:
+    """Load the tokenizer and compile its template."""
+    if spec.tokenizer is None:
+        raise SpecError("no tokenizer is named; give its folder with --tokenizer")
+    tokenizer = load(spec.tokenizer, model=spec.model)
+    return Setup(spec, tokenizer, probes(tokenizer, spec))
+
+
+def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = None) -> Iterator[Conversation]:
+    if not paths:
+        return iter(())
+    return read(paths, format=spec.format, columns=spec.map, progress=progress)
+
+
+def _wanted(findings: list[Finding]) -> set[int]:
+    rows = [f.cases[0].origin.row for f in findings if f.cases and f.cases[0].origin is not None]
+    return {0, *[row for row in rows if row < VIEWED_ROWS][:MAX_VIEWS]}
+
+
+def _views(setup: Setup, encoder: Encoder, wanted: set[int]) -> Iterator[TokenView]:
+    renderer = setup.probes.renderer()
+    for row in _rows(setup.spec, setup.spec.data):
+        if row.origin.row in wanted:
+            yield from views_of(one_batch([row], renderer, encoder, exact=True), encoder.vocabulary)
+        if row.origin.row >= max(wanted):
+            return
+
+
+def _facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
+    facts = {name: f"{t.token} ({t.id})" for name in ("bos", "eos", "pad", "unk") if (t := tokenizer.special.get(name))}
+    facts["stop tokens"] = ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
+    facts["template"] = probes.template.name if probes.template else "none"
+    added = [name for name, is_added in (("BOS", tokenizer.adds_bos), ("EOS", tokenizer.adds_eos)) if is_added]
+    facts["a plain encode adds"] = " and ".join(added) or "nothing"
+    facts["vocabulary"] = f"{tokenizer.vocabulary:,}" + (
+        f" of {tokenizer.embedding_rows:,} embedding rows" if tokenizer.embedding_rows else ""
+    )
+    return facts

@@ -1,0 +1,1 @@
+"""Rules on the chat template, seen through probe conversations."""

@@ -1,0 +1,1 @@
+"""Rules on the tokenizer and model folder alone."""

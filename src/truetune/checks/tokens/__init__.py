@@ -1,0 +1,1 @@
+"""Rules on the tokens that reach the loss."""

@@ -1,0 +1,64 @@
+"""Conversation: the one form that every row takes, whatever file and format it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Message = dict[str, Any]
+"""A chat message in OpenAI's form: role, content, and what the template may ask for
+(reasoning_content, tool_calls, tool_call_id, name); `train` and `weight` are truetune's own."""
+
+
+class Origin(NamedTuple):
+    """Where a row came from."""
+
+    file: str
+    line: int
+    """1-based: the line of a text file, the ordinal of the row elsewhere."""
+    row: int
+    """0-based, counted over all files."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Problem(NamedTuple):
+    """Something in a row that the reader could not carry over; a finding, never an exception."""
+
+    kind: str
+    """unknown-role, not-a-string, missing-turns, empty, ..."""
+    text: str
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One row.
+
+    A row is a chat (`messages` is not empty) or plain text (`messages` is empty and `text` or
+    `prompt` and `completion` hold the strings).
+    """
+
+    origin: Origin
+    format: str
+    messages: list[Message] = field(default_factory=list)
+    prompt_messages: int | None = None
+    """How many of `messages` are the prompt, where the row says so (prompt/completion, pairs)."""
+    tools: list[Any] | None = None
+    documents: list[Any] | None = None
+    template_kwargs: dict[str, Any] = field(default_factory=dict)
+    prompt: str | None = None
+    completion: str | None = None
+    text: str | None = None
+    rejected: list[Message] | str | None = None
+    """The rejected side of a pair (messages after the prompt, or a string); `messages` or
+    `completion` hold the chosen one."""
+    label: bool | None = None
+    """KTO's verdict."""
+    unused: tuple[str, ...] = ()
+    """Columns that hold something and reach neither prompt nor answer."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_chat(self) -> bool:
+        return bool(self.messages)

@@ -1,0 +1,61 @@
+"""Labels from spans: which source each token has, and whether it is supervised."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.encode.encoder import Encoded
+from truetune.render.rendering import Rendering, Source
+
+
+def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """((tokens,) source, (tokens,) supervised).
+
+    A token belongs to the run or span that holds its first character; a stop token is taken whole.
+    """
+    bases = np.concatenate(([0], np.cumsum([len(r.text) for r in renderings], dtype=np.int64)))
+    places = encoded.starts + np.repeat(bases[:-1], np.diff(encoded.offsets))
+    count = len(places)
+
+    run_starts = np.array([base + run.start for r, base in zip(renderings, bases, strict=False) for run in r.runs])
+    sources = np.array([run.source for r in renderings for run in r.runs], dtype=np.uint8)
+    first = np.searchsorted(places, run_starts)
+    source = np.repeat(sources, np.diff(np.concatenate((first, [count]))))
+    if len(source) < count:
+        source = np.concatenate((np.full(count - len(source), Source.OTHER, dtype=np.uint8), source))
+
+    spans = [(base + s.start, base + s.end) for r, base in zip(renderings, bases, strict=False) for s in r.spans]
+    stops = [
+        (base + turn.stop_start, base + turn.end)
+        for r, base in zip(renderings, bases, strict=False)
+        for turn in r.turns
+        if turn.stop_start >= 0
+    ]
+    supervised = _cover(places, spans)
+    for low, high in _whole(places, stops):
+        source[low:high] = Source.STOP
+        if high > low and (supervised[low:high].any() or (low and supervised[low - 1])):
+            supervised[low:high] = True
+    return source, supervised
+
+
+def _cover(places: NDArray[np.int64], spans: list[tuple[int, int]]) -> NDArray[np.bool_]:
+    if not spans:
+        return np.zeros(len(places), dtype=np.bool_)
+    edges = np.searchsorted(places, np.array(spans))
+    change = np.zeros(len(places) + 1, dtype=np.int32)
+    np.add.at(change, edges[:, 0], 1)
+    np.add.at(change, edges[:, 1], -1)
+    return np.cumsum(change[:-1]) > 0
+
+
+def _whole(places: NDArray[np.int64], stops: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The tokens that a stop's characters lie in."""
+    if not stops:
+        return []
+    edges = np.array(stops)
+    low = np.searchsorted(places, edges[:, 0], side="right") - 1
+    high = np.searchsorted(places, edges[:, 1])
+    low = np.searchsorted(places, places[np.maximum(low, 0)]) if len(places) else low
+    return list(zip(low.tolist(), high.tolist(), strict=True))

@@ -1,0 +1,37 @@
+"""Everything that truetune raises.
+
+    TruetuneError
+    |-- UsageError      (ValueError)   the call or the command line contradicts itself
+    |-- SpecError       (ValueError)   a configuration file or value is not understood
+    |-- DataError       (ValueError)   a data file or a row cannot be read
+    |-- TokenizerError  (ValueError)   a tokenizer folder is missing, broken or of an unknown kind
+    `-- TemplateError   (RuntimeError) a chat template raised, or went past its limits
+
+Each message says what was found where, what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class TruetuneError(Exception):
+    """The root of the tree; the command line turns it into one line and exit code 2."""
+
+
+class UsageError(TruetuneError, ValueError):
+    pass
+
+
+class SpecError(TruetuneError, ValueError):
+    pass
+
+
+class DataError(TruetuneError, ValueError):
+    pass
+
+
+class TokenizerError(TruetuneError, ValueError):
+    pass
+
+
+class TemplateError(TruetuneError, RuntimeError):
+    pass

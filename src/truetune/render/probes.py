@@ -1,0 +1,133 @@
+"""Probes: what a chat template does to small conversations, known before the first row."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.data.conversation import Conversation, Message, Origin
+from truetune.errors import SpecError, TemplateError
+from truetune.render.contract import Stops, stops_of
+from truetune.render.renderer import Renderer
+from truetune.render.rendering import Rendering
+from truetune.render.stops import stops
+from truetune.render.template import Template
+from truetune.render.tokenizer import Special, Stop, Tokenizer
+from truetune.render.traced import parts
+from truetune.spec.run import RunSpec
+
+QUESTION = "Where is the lighthouse?"
+ANSWER = "On the northern cliff."
+
+
+class Terminator(NamedTuple):
+    """What the template writes after an assistant's last answer."""
+
+    text: str
+    """The stop token, or where there is none all the text that follows the answer."""
+    token: Special | None
+    """None where the template writes no control token."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """A tokenizer's chat template under the settings of a run."""
+
+    tokenizer: Tokenizer
+    spec: RunSpec
+    template: Template | None
+    """None where the tokenizer has none"""
+    tool_template: Template | None
+
+    @cached_property
+    def terminator(self) -> Terminator | None:
+        """None where there is no template, or none of the probes renders."""
+        for messages in (chat(QUESTION, ANSWER), [{"role": "system", "content": "Be brief."}, *chat(QUESTION, ANSWER)]):
+            text = self.text(messages)
+            if text is not None and ANSWER in text:
+                tail = text[text.rindex(ANSWER) + len(ANSWER) :]
+                token = self._first_control(tail)
+                return Terminator(token.token if token else tail, token)
+        return None
+
+    @cached_property
+    def stops(self) -> tuple[Stop, ...]:
+        """All tokens that end a turn, and who says so."""
+        return stops(self.tokenizer, self.terminator.token if self.terminator else None)
+
+    @cached_property
+    def marks(self) -> Stops:
+        """How turns end, for the contract."""
+        return stops_of([stop.token for stop in self.stops], self._control)
+
+    @cached_property
+    def _control(self) -> dict[str, int]:
+        decoder = self.tokenizer.backend.get_added_tokens_decoder()
+        return {token.content: id for id, token in decoder.items() if id in self.tokenizer.control}
+
+    def _first_control(self, text: str) -> Special | None:
+        pattern = stops_of((), self._control).control
+        match = pattern.search(text) if pattern else None
+        return Special(match[0], self._control[match[0]]) if match else None
+
+    def renderer(self, **changes: Any) -> Renderer:
+        """A renderer for this run, with some settings of the spec changed."""
+        spec = self.spec.model_copy(update=changes)
+        special = self.tokenizer.special
+        bos = special["bos"].token if self.tokenizer.adds_bos and "bos" in special else None
+        eos = special["eos"].token if (self.tokenizer.adds_eos or spec.append_eos) and "eos" in special else None
+        return Renderer(self.template, spec, self.marks, tool_template=self.tool_template, bos=bos, eos=eos)
+
+    def text(self, messages: list[Message], *, add_generation_prompt: bool = False, **variables: Any) -> str | None:
+        """The plain rendering of a conversation; None where there is no template or it raises."""
+        if self.template is None:
+            return None
+        variables = {**self.spec.template_kwargs, **variables}
+        try:
+            text = self.template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
+        except TemplateError:
+            return None
+        return "".join(parts(text))
+
+    def renderings(self, messages: list[Message], tools: list[Any] | None = None, **changes: Any) -> list[Rendering]:
+        """The training examples of a conversation. Raises TemplateError."""
+        row = Conversation(Origin("probe", 1, 0), "messages", messages, tools=tools)
+        return self.renderer(**changes).exact(row)
+
+    def at(self, moment: datetime.datetime) -> Probes:
+        """The same template with another clock."""
+        if self.template is None:
+            return self
+        return replace(self, template=Template(self.template.source, self.template.special, now=lambda: moment))
+
+
+def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
+    """The probes of a run. Raises TemplateError for a template that is not valid, SpecError for one not there."""
+    special = {f"{name}_token": token.token for name, token in tokenizer.special.items()}
+    templates = tokenizer.templates
+    if spec.template is None:
+        source, tools = templates.get("default"), templates.get("tool_use")
+        if source is None and templates:
+            names = ", ".join(sorted(templates))
+            raise SpecError(f"{tokenizer.folder}: the chat templates are {names}; choose one with --template")
+    elif spec.template in templates:
+        source, tools = templates[spec.template], None
+    elif Path(spec.template).is_file():
+        source, tools = Path(spec.template).read_text(encoding="utf-8"), None
+    else:
+        names = ", ".join(sorted(templates)) or "none"
+        raise SpecError(f"--template {spec.template}: no such file, and no template of {tokenizer.folder} ({names})")
+    return Probes(
+        tokenizer,
+        spec,
+        Template(source, special, name=spec.template or "default") if source is not None else None,
+        Template(tools, special, name="tool_use") if tools is not None else None,
+    )
+
+
+def chat(*contents: str) -> list[Message]:
+    """A conversation of user and assistant in turn."""
+    return [{"role": ("user", "assistant")[i % 2], "content": content} for i, content in enumerate(contents)]

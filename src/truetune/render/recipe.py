@@ -1,0 +1,127 @@
+"""Recipe: a plan that can be filled from another row of the same shape, without running the template.
+
+Most chats of one shape (roles, keys present) render alike. The first is rendered with provenance, which gives
+its plans and every question that the template asked of the fields, with the answers. A row whose fields answer
+alike renders to the same plans; their expressions are evaluated over its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.data.conversation import Conversation
+from truetune.render.plan import Plan
+from truetune.render.template import STRUCTURE_KEYS
+from truetune.render.traced import MAPPINGS, QUESTIONS, Node, Path, Trace, json_body
+
+Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
+
+_METHODS = (
+    *("strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace", "__getitem__"),
+    *("split", "rsplit", "splitlines", "partition", "rpartition"),
+    *MAPPINGS,
+)
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(str, name) for name in _METHODS},
+    "slice": lambda text, *key: text[slice(*key)],
+    "item": lambda pieces, i: pieces[i],
+    "json_body": json_body,
+}
+ASKED: dict[str, Callable[..., Any]] = {
+    **{name: getattr(str, name) for name in QUESTIONS},
+    "__eq__": str.__eq__,
+    "__bool__": bool,
+    "__len__": len,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    plans: tuple[Plan, ...]
+    leaves: tuple[Path, ...]
+    steps: tuple[Step, ...]
+    """Each makes one value from an earlier one; the leaves come first."""
+    guards: tuple[tuple[Callable[..., Any], int, tuple[Any, ...], Any], ...]
+    texts: tuple[tuple[str | int, ...], ...]
+    """For each plan, its pieces: literal text, or the number of a value."""
+
+    def fill(self, row: Conversation) -> list[list[str]] | None:
+        """The texts of each plan's pieces for this row; None where a guard does not hold."""
+        values: list[Any] = [_field(row, path) for path in self.leaves]
+        try:
+            for operation, parent, args in self.steps:
+                values.append(operation(values[parent], *args))
+            for question, subject, args, answer in self.guards:
+                if question(values[subject], *args) != answer:
+                    return None
+        except (IndexError, ValueError):
+            return None
+        return [[piece if isinstance(piece, str) else values[piece] for piece in texts] for texts in self.texts]
+
+
+def record(plans: list[Plan], trace: Trace) -> Recipe | None:
+    """The recipe of plans that were just made; None where they hold for their row alone."""
+    if trace.opaque:
+        return None
+    numbers: dict[Node, int] = {}
+    derived: list[Node] = []
+    wanted = [node for node, _, _ in trace.answers] + [p.node for plan in plans for p in plan.pieces if p.node]
+    leaves = tuple(dict.fromkeys(_leaf(node) for node in wanted))
+    for i, path in enumerate(leaves):
+        numbers["leaf", path] = i
+    for node in wanted:
+        _number(node, numbers, derived)
+    steps = tuple((OPERATIONS[operation], numbers[parent], args) for operation, parent, args in derived)
+    guards = tuple(
+        (ASKED[question], numbers[node], args, answer) for (node, question, args), answer in trace.answers.items()
+    )
+    texts = tuple(
+        tuple(piece.literal if piece.node is None else numbers[piece.node] for piece in plan.pieces) for plan in plans
+    )
+    return Recipe(tuple(plans), leaves, steps, guards, texts)
+
+
+def _leaf(node: Node) -> Path:
+    while node[0] != "leaf":
+        node = node[1]
+    path: Path = node[1]
+    return path
+
+
+def _number(node: Node, numbers: dict[Node, int], derived: list[Node]) -> None:
+    if node not in numbers:
+        _number(node[1], numbers, derived)
+        numbers[node] = len(numbers)
+        derived.append(node)
+
+
+def _field(row: Conversation, path: Path) -> Any:
+    value: Any = getattr(row, str(path[0]))
+    for key in path[1:]:
+        value = value[key]
+    return value
+
+
+def shape(row: Conversation) -> tuple[Any, ...]:
+    """All of a row that a template can see, but for the strings in its fields."""
+    return (
+        tuple(map(_shape, row.messages)),
+        _shape(row.tools),
+        _shape(row.documents),
+        row.prompt_messages,
+        repr(row.template_kwargs) if row.template_kwargs else "",
+    )
+
+
+def _shape(value: Any) -> Any:
+    if type(value) is str:
+        return str
+    if isinstance(value, dict):
+        return tuple(
+            (key, item if key in STRUCTURE_KEYS and type(item) is str else _shape(item)) for key, item in value.items()
+        )
+    if isinstance(value, list):
+        return (list, *map(_shape, value))
+    return (type(value), value)

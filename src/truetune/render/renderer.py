@@ -1,0 +1,118 @@
+"""Renderer: rows in, training examples as text out, with the template run only where it must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.data.conversation import Conversation
+from truetune.errors import TemplateError
+from truetune.render.contract import Stops, plans
+from truetune.render.plan import fill
+from truetune.render.recipe import Recipe, record, shape
+from truetune.render.rendering import Rendering, Run, Source, Span
+from truetune.render.template import Template
+from truetune.render.traced import Trace
+from truetune.spec.run import RunSpec
+
+RECIPES_A_SHAPE = 8
+SHAPES = 4096
+CHECK_EVERY = 256
+"""One in so many rows that a recipe filled is rendered by the template as well, and compared."""
+
+
+class Renderer:
+    """Renders the rows of one run."""
+
+    def __init__(
+        self,
+        template: Template | None,
+        spec: RunSpec,
+        stops: Stops,
+        *,
+        tool_template: Template | None = None,
+        bos: str | None = None,
+        eos: str | None = None,
+    ) -> None:
+        """`tool_template` renders rows with tools, where the tokenizer has a template for them.
+
+        `bos` and `eos` are what the tokenizer (or the trainer) writes around plain text, None where nothing.
+        """
+        self.template = template
+        self.tool_template = tool_template or template
+        self.spec = spec
+        self.stops = stops
+        self.bos, self.eos = bos, eos
+        self._recipes: dict[Any, list[Recipe]] = {}
+        self._filled = 0
+
+    def render(self, row: Conversation) -> list[Rendering]:
+        """The training examples of a row. Raises TemplateError where it can't be rendered."""
+        if not row.is_chat:
+            return [self._plain(row)]
+        self._template(row)
+        key = shape(row)
+        recipes = self._recipes.get(key, [])
+        for recipe in recipes:
+            texts = recipe.fill(row)
+            if texts is not None:
+                return self._fill(recipe, texts, row)
+        return self._record(row, key, recipes)
+
+    def exact(self, row: Conversation) -> list[Rendering]:
+        """As `render`, by the template itself."""
+        return self._record(row, None, []) if row.is_chat else [self._plain(row)]
+
+    def _template(self, row: Conversation) -> Template:
+        template = self.tool_template if row.tools else self.template
+        if template is None:
+            raise TemplateError(
+                "this row is a chat and the tokenizer has no chat template; "
+                "take the tokenizer of the instruct model, or name a template file with --template"
+            )
+        return template
+
+    def _fill(self, recipe: Recipe, texts: list[list[str]], row: Conversation) -> list[Rendering]:
+        bos = self._template(row).special.get("bos_token")
+        filled = [fill(plan, text, self.spec.learn, bos) for plan, text in zip(recipe.plans, texts, strict=True)]
+        self._filled += 1
+        if self._filled % CHECK_EVERY == 1:
+            self._compare(filled, self.exact(row))
+        return filled
+
+    def _record(self, row: Conversation, key: Any, recipes: list[Recipe]) -> list[Rendering]:
+        template, trace = self._template(row), Trace()
+        made = plans(template, row, self.spec, self.stops, trace)
+        bos = template.special.get("bos_token")
+        renderings = [fill(plan, [p.literal for p in plan.pieces], self.spec.learn, bos) for plan in made]
+        if key is not None and len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
+            if not recipes:
+                while len(self._recipes) >= SHAPES:
+                    del self._recipes[next(iter(self._recipes))]
+                self._recipes[key] = recipes
+            recipes.append(recipe)
+        return renderings
+
+    def _compare(self, filled: list[Rendering], exact: list[Rendering]) -> None:
+        if [(r.text, r.spans) for r in filled] != [(r.text, r.spans) for r in exact]:
+            raise TemplateError(
+                "truetune's fast rendering of this row differs from the template's; this is a defect of truetune: "
+                "please report the template and the row"
+            )
+
+    def _plain(self, row: Conversation) -> Rendering:
+        """A row that is text, or a prompt and a completion as strings: no template, as trainers do."""
+        prompt, body = (row.prompt or "", row.completion or "") if row.text is None else ("", row.text)
+        fields = [
+            (self.bos or "", Source.BOS, ""),
+            (prompt, Source.USER, "prompt"),
+            (body, *((Source.TEXT, "text") if row.text is not None else (Source.ASSISTANT, "completion"))),
+            (self.eos or "", Source.STOP, ""),
+        ]
+        runs, at = [], 0
+        for text, source, path in fields:
+            if text:
+                runs.append(Run(at, at + len(text), source, path, 0 if path else -1))
+                at += len(text)
+        start = 0 if self.spec.learn.what == "all" else len(self.bos or "") + len(prompt)
+        spans = [Span(start, at, -1, 1.0)] if start < at else []
+        return Rendering("".join(text for text, _, _ in fields), runs, spans, [])

@@ -1,0 +1,96 @@
+"""Rendering: the text of one training example, and where each of its characters came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Source(IntEnum):
+    """What a character or a token is, by where it came from; the rows of the ledger."""
+
+    TEMPLATE = 0
+    BOS = 1
+    SYSTEM = 2
+    USER = 3
+    ASSISTANT = 4
+    REASONING = 5
+    TOOL_CALL = 6
+    TOOL_RESULT = 7
+    STOP = 8
+    TOOLS = 9
+    TEXT = 10
+    OTHER = 11
+
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+
+_LABELS = {
+    Source.TEMPLATE: "template text",
+    Source.BOS: "BOS",
+    Source.SYSTEM: "system",
+    Source.USER: "user",
+    Source.ASSISTANT: "assistant content",
+    Source.REASONING: "reasoning",
+    Source.TOOL_CALL: "tool call",
+    Source.TOOL_RESULT: "tool result",
+    Source.STOP: "stop token",
+    Source.TOOLS: "tool definitions",
+    Source.TEXT: "plain text",
+    Source.OTHER: "other",
+}
+
+
+class Run(NamedTuple):
+    """`text[start:end]` came from one place."""
+
+    start: int
+    end: int
+    source: Source
+    path: str
+    """`messages[2].content`; empty for template text."""
+    offset: int
+    """Where in the field the run begins, in characters; -1 where only the field is known."""
+
+
+class Span(NamedTuple):
+    """`text[start:end]` is supervised: inference must produce it."""
+
+    start: int
+    end: int
+    turn: int
+    """Index of the assistant message; -1 for plain text."""
+    weight: float
+
+
+class Turn(NamedTuple):
+    """What the inference contract found for one assistant turn of a rendering."""
+
+    index: int
+    """Index in the conversation's messages."""
+    start: int
+    """First character that inference must produce; -1 where the turn is not rendered at all."""
+    stop_start: int
+    """First character of the stop token that ends the turn; -1 where there is none."""
+    end: int
+    """One past the last character that inference must produce."""
+    skew: str | None
+    """Why the serving prompt is not a prefix of this rendering; None where it is."""
+
+
+@dataclass(slots=True)
+class Rendering:
+    """One training example as text."""
+
+    text: str
+    runs: list[Run]
+    """In order, without gaps, covering the whole text."""
+    spans: list[Span]
+    """Supervised characters, in order, disjoint."""
+    turns: list[Turn]
+    """The assistant turns that this example could train (chat only)."""
+    turn: int | None = None
+    """The only turn that is trained, where `history: as-served` made one example per turn."""

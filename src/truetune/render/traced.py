@@ -1,0 +1,424 @@
+"""Traced: a string that remembers where each of its characters came from, through what a template does to it.
+
+A chat template is an arbitrary program. Its inputs are wrapped so that every string in them is a `Traced`
+atom: one expression (`Node`) over one field of the conversation. What the template makes of an atom is an
+atom again (`strip`, `split(...)[-1]`, the body of `tojson`), or a compound of atoms and literal text
+(`+`, `~`, `join`, output). So each rendering comes out as a list of parts, literal text and atoms.
+
+A `Trace` notes every question that the template asked of an atom (`in`, `==`, `startswith`, truth) with its
+answer. Another row of the same shape that answers alike renders to the same parts: see `recipe`. What can't be
+noted makes the trace opaque: the rendering and its provenance hold, but for this row alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, SupportsIndex
+
+Path = tuple[str | int, ...]
+"""("messages", 2, "content")"""
+Node = tuple[Any, ...]
+"""("leaf", path), or (operation, parent node, arguments)"""
+Part = "str | Traced"
+
+UNKNOWN: Path = ("?",)
+
+
+class Segment(NamedTuple):
+    """A stretch of an atom: `length` characters that came from `path` at `offset` (-1: somewhere in it).
+
+    A path of None is text that the template put in between (`replace`).
+    """
+
+    length: int
+    path: Path | None
+    offset: int
+
+
+class Trace:
+    """What one rendering asked of its inputs."""
+
+    __slots__ = ("answers", "opaque")
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[Node, str, tuple[Any, ...]], Any] = {}
+        self.opaque = False
+
+
+class Traced(str):
+    """A str with provenance. Every method gives what str's gives, character for character."""
+
+    __slots__ = ("node", "parts", "segments", "trace")
+    trace: Trace
+    node: Node
+    segments: tuple[Segment, ...]
+    parts: tuple[str | Traced, ...] | None
+    """None for an atom"""
+
+    def __str__(self) -> str:
+        return self
+
+    @property
+    def plain(self) -> str:
+        """The characters alone."""
+        return str.__str__(self)
+
+    # questions
+
+    def _ask(self, question: str, answer: Any, *args: Any) -> Any:
+        if self.parts is None and not any(isinstance(a, Traced) for a in args):
+            self.trace.answers[self.node, question, args] = answer
+        elif self.parts is None or not _settled(self, question, args):
+            self.trace.opaque = True
+        return answer
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._ask("__eq__", str.__eq__(self, other), other)) if isinstance(other, str) else False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        self.trace.opaque = True
+        return str.__hash__(self)
+
+    def __bool__(self) -> bool:
+        if self.parts is not None:
+            return any(not isinstance(p, Traced) for p in self.parts) or any(bool(p) for p in self.parts)
+        return bool(self._ask("__bool__", str.__len__(self) > 0))
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+    # strings made from this one
+
+    def _atom(self, text: str, operation: str, args: tuple[Any, ...], segments: Iterable[Segment]) -> Traced:
+        if self.parts is not None or any(isinstance(a, Traced) for a in args):
+            self.trace.opaque = True
+            return atom(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
+        return atom(text, self.trace, (operation, self.node, args), tuple(segments))
+
+    def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
+        return self._atom(self.plain[start:stop], operation, args, _cut(self.all_segments(), start, stop))
+
+    def all_segments(self) -> tuple[Segment, ...]:
+        """In order, covering the string; also of a compound."""
+        if self.parts is None:
+            return self.segments
+        return tuple(
+            segment
+            for part in self.parts
+            for segment in (part.segments if isinstance(part, Traced) else (Segment(len(part), None, -1),))
+        )
+
+    def _coarse(self, text: str, operation: str, args: tuple[Any, ...]) -> Traced:
+        paths = {s.path for s in self.all_segments() if s.path is not None}
+        path = paths.pop() if len(paths) == 1 else UNKNOWN
+        return self._atom(text, operation, args, (Segment(len(text), path, -1),))
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        if isinstance(key, slice):
+            args = (key.start, key.stop, key.step)
+            start, stop, step = key.indices(str.__len__(self))
+            if step == 1:
+                return self._slice(start, max(start, stop), "slice", args)
+            return self._coarse(self.plain[key], "slice", args)
+        if not isinstance(key, SupportsIndex):
+            raise TypeError(f"string indices must be integers, not {type(key).__name__!r}")
+        index = key.__index__()
+        length = str.__len__(self)
+        if not -length <= index < length:
+            self.trace.opaque = True
+            raise IndexError("string index out of range")
+        start = index % length
+        return self._slice(start, start + 1, "__getitem__", (index,))
+
+    def _strip(self, operation: str, chars: str | None) -> str:
+        if self.parts is not None and not isinstance(chars, Traced):
+            return _strip_compound(self, operation, chars)
+        text = self.plain
+        start = len(text) - len(text.lstrip(chars)) if operation != "rstrip" else 0
+        stop = max(len(text.rstrip(chars)), start) if operation != "lstrip" else len(text)
+        return self._slice(start, stop, operation, (chars,))
+
+    def strip(self, chars: str | None = None, /) -> str:
+        return self._strip("strip", chars)
+
+    def lstrip(self, chars: str | None = None, /) -> str:
+        return self._strip("lstrip", chars)
+
+    def rstrip(self, chars: str | None = None, /) -> str:
+        return self._strip("rstrip", chars)
+
+    def removeprefix(self, prefix: str, /) -> str:
+        start = len(prefix) if self.plain.startswith(prefix) else 0
+        return self._slice(start, len(self.plain), "removeprefix", (prefix,))
+
+    def removesuffix(self, suffix: str, /) -> str:
+        return self._slice(0, len(self.plain.removesuffix(suffix)), "removesuffix", (suffix,))
+
+    def _items(self, pieces: Iterable[str], operation: str, args: tuple[Any, ...], gap: int = 0) -> list[Traced]:
+        """Atoms for pieces that stand in this string one after the other, at least `gap` characters apart."""
+        text, end, found = self.plain, -gap, []
+        for piece in pieces:
+            start = text.index(piece, end + gap)
+            end = start + len(piece)
+            found.append((start, end))
+        if self.parts is not None or any(isinstance(a, Traced) for a in args):
+            return [self._slice(start, stop, operation, args) for start, stop in found]
+        whole = (operation, self.node, args)
+        self.trace.answers[whole, "__len__", ()] = len(found)
+        segments = self.all_segments()
+        return [
+            atom(text[a:b], self.trace, ("item", whole, (i,)), tuple(_cut(segments, a, b)))
+            for i, (a, b) in enumerate(found)
+        ]
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:  # type: ignore[override]
+        return [*self._items(self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or ""))]
+
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:  # type: ignore[override]
+        return [*self._items(self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or ""))]
+
+    def splitlines(self, keepends: bool = False) -> list[str]:  # type: ignore[override]
+        return [*self._items(self.plain.splitlines(keepends), "splitlines", (keepends,))]
+
+    def partition(self, sep: str, /) -> tuple[str, str, str]:
+        head, middle, tail = self._items(self.plain.partition(sep), "partition", (sep,))
+        return head, middle, tail
+
+    def rpartition(self, sep: str, /) -> tuple[str, str, str]:
+        head, middle, tail = self._items(self.plain.rpartition(sep), "rpartition", (sep,))
+        return head, middle, tail
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:  # type: ignore[override]
+        text, limit = self.plain, int(count)
+        args = (old, new, limit)
+        result = text.replace(old, new, limit)
+        if not old or isinstance(new, Traced):
+            return self._coarse(result, "replace", args)
+        segments, mine, end = [], self.all_segments(), 0
+        while limit and (start := text.find(old, end)) >= 0:
+            segments += [*_cut(mine, end, start), Segment(len(new), None, -1)]
+            end, limit = start + len(old), limit - 1
+        return self._atom(result, "replace", args, [*segments, *_cut(mine, end, len(text))])
+
+    def join(self, iterable: Iterable[str], /) -> str:
+        return join(self, iterable)
+
+    def __add__(self, other: str) -> str:
+        return concat((self, other)) if isinstance(other, str) else str.__add__(self, other)
+
+    def __radd__(self, other: str) -> str:
+        return concat((other, self)) if isinstance(other, str) else NotImplemented
+
+    def __mul__(self, count: SupportsIndex) -> str:
+        return concat([self] * count.__index__())
+
+    __rmul__ = __mul__
+
+    def __mod__(self, value: Any) -> str:
+        return unknown(self.plain % value, self.trace)
+
+    def __rmod__(self, template: str) -> str:
+        return unknown(template % (self.plain,), self.trace)
+
+
+def _question(name: str) -> Callable[..., Any]:
+    method = getattr(str, name)
+
+    def ask(self: Traced, *args: Any) -> Any:
+        return self._ask(name, method(self, *args), *args)
+
+    return ask
+
+
+def _mapping(name: str) -> Callable[..., str]:
+    method = getattr(str, name)
+
+    def change(self: Traced, *args: Any) -> str:
+        text: str = method(self, *args)
+        if len(text) == len(self.plain) and name not in ("center", "ljust", "rjust", "zfill"):
+            return self._atom(text, name, args, self.all_segments())
+        return self._coarse(text, name, args)
+
+    return change
+
+
+QUESTIONS = (
+    *("__contains__", "__len__", "__lt__", "__le__", "__gt__", "__ge__", "startswith", "endswith"),
+    *("find", "rfind", "index", "rindex", "count", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit"),
+    *("isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper"),
+)
+MAPPINGS = (
+    *("upper", "lower", "title", "capitalize", "swapcase", "casefold"),
+    *("center", "ljust", "rjust", "zfill", "expandtabs"),
+)
+for _name in QUESTIONS:
+    setattr(Traced, _name, _question(_name))
+for _name in MAPPINGS:
+    setattr(Traced, _name, _mapping(_name))
+# What a template's errors call the type of a field, as they do elsewhere.
+Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtins"
+
+
+def atom(text: str, trace: Trace, node: Node, segments: tuple[Segment, ...]) -> Traced:
+    made = Traced(text)
+    made.trace, made.node, made.segments, made.parts = trace, node, segments, None
+    return made
+
+
+def leaf(text: str, trace: Trace, path: Path) -> Traced:
+    """The string that stands at `path` in a template's input."""
+    return atom(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
+
+
+def unknown(text: str, trace: Trace) -> Traced:
+    """Text that was made from fields in a way that can't be followed."""
+    trace.opaque = True
+    return atom(text, trace, ("leaf", UNKNOWN), (Segment(len(text), UNKNOWN, -1),))
+
+
+def compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:
+    made = Traced("".join(parts))
+    made.trace, made.parts, made.node, made.segments = trace, parts, (), ()
+    return made
+
+
+def concat(strings: Iterable[str]) -> str:
+    """`"".join`, with provenance."""
+    parts: list[str | Traced] = []
+    trace = None
+    for string in strings:
+        if not isinstance(string, Traced):
+            if parts and not isinstance(parts[-1], Traced):
+                parts[-1] += string
+            elif string:
+                parts.append(string)
+            continue
+        trace = string.trace
+        for part in (string,) if string.parts is None else string.parts:
+            if parts and not isinstance(part, Traced) and not isinstance(parts[-1], Traced):
+                parts[-1] += part
+            else:
+                parts.append(part)
+    if trace is None:
+        return "".join(parts)
+    return parts[0] if len(parts) == 1 else compound(tuple(parts), trace)
+
+
+def join(separator: str, strings: Iterable[str]) -> str:
+    """`separator.join(strings)`, with provenance."""
+    items = list(strings)
+    return concat(item for i, string in enumerate(items) for item in ((separator, string) if i else (string,)))
+
+
+def parts(text: str) -> tuple[str | Traced, ...]:
+    """The literal stretches and the atoms that a string is made of, in order."""
+    if not isinstance(text, Traced):
+        return (text,) if text else ()
+    return (text,) if text.parts is None else text.parts
+
+
+def find(value: Any) -> Traced | None:
+    """Some Traced in a nest of lists, tuples and dicts; None where there is none."""
+    if isinstance(value, Traced):
+        return value
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return None
+    return next((found for item in value if (found := find(item)) is not None), None)
+
+
+_MARK = re.compile(r"\\u0000(\d+)\\u0000")
+
+
+def tojson(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """transformers' `tojson` filter (json.dumps that escapes no HTML), with provenance."""
+    inside: list[Traced] = []
+
+    def mark(item: Any) -> Any:
+        if isinstance(item, Traced):
+            inside.append(item)
+            return f"\0{len(inside) - 1}\0"
+        if isinstance(item, dict):
+            return {key: mark(entry) for key, entry in item.items()}
+        return [mark(entry) for entry in item] if isinstance(item, list | tuple) else item
+
+    marked = mark(value)
+    text = json.dumps(marked, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    if not inside:
+        return text
+    pieces = _MARK.split(text)
+    if len(pieces) != 2 * len(inside) + 1:
+        plain = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+        return unknown(plain, inside[0].trace)
+    return concat(
+        _json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece for i, piece in enumerate(pieces)
+    )
+
+
+def json_body(text: str, ensure_ascii: bool) -> str:
+    """What stands between the quotes in JSON."""
+    return json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+
+
+def _json_body(string: Traced, ensure_ascii: bool) -> str:
+    if string.parts is not None:
+        return concat(
+            _json_body(part, ensure_ascii) if isinstance(part, Traced) else json_body(part, ensure_ascii)
+            for part in string.parts
+        )
+    text, segments, end = string.plain, [], 0
+    mine = string.segments
+    for match in re.finditer(r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text):
+        start = match.start()
+        path = _cut(mine, start, start + 1)[0].path
+        segments += [*_cut(mine, end, start), Segment(len(json_body(match[0], ensure_ascii)), path, start)]
+        end = start + 1
+    segments += _cut(mine, end, len(text))
+    body = json_body(text, ensure_ascii)
+    return atom(body, string.trace, ("json_body", string.node, (ensure_ascii,)), tuple(segments))
+
+
+def _cut(segments: Iterable[Segment], start: int, stop: int) -> list[Segment]:
+    cut, at = [], 0
+    for length, path, offset in segments:
+        low, high = max(start, at), min(stop, at + length)
+        if low < high:
+            cut.append(Segment(high - low, path, offset + low - at if offset >= 0 else -1))
+        at += length
+    return cut
+
+
+def _strip_compound(string: Traced, operation: str, chars: str | None) -> str:
+    """Strip the parts at the ends, each as far as nothing is left of it."""
+    assert string.parts is not None
+    kept = list(string.parts)
+    for end, method in ((0, "lstrip"), (-1, "rstrip")):
+        if operation in ("strip", method):
+            while kept:
+                kept[end] = getattr(kept[end], method)(chars)
+                if kept[end]:
+                    break
+                del kept[end]
+    return concat(kept)
+
+
+def _settled(string: Traced, question: str, args: tuple[Any, ...]) -> bool:
+    """Is the answer the same whatever the fields of a compound hold, by its literal text alone?"""
+    assert string.parts is not None
+    literal = [part for part in string.parts if not isinstance(part, Traced)]
+    match question, args:
+        case "__contains__", (str(wanted),):
+            return any(wanted in part for part in literal)
+        case "startswith", (str(wanted),):
+            return not isinstance(string.parts[0], Traced) and len(string.parts[0]) >= len(wanted)
+        case "endswith", (str(wanted),):
+            return not isinstance(string.parts[-1], Traced) and len(string.parts[-1]) >= len(wanted)
+    return False

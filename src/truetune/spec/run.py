@@ -1,0 +1,76 @@
+"""RunSpec: everything about a fine-tune that a check can look at."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Severity = Literal["error", "warning", "info"]
+What = Literal["assistant", "last", "completion", "all"]
+Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Learn(_Part):
+    """Which of the tokens that the model must produce at inference are supervised."""
+
+    what: What = "assistant"
+    """assistant: every assistant turn; last: only the last one; completion: what follows the
+    prompt (the last turn where a row has no prompt column); all: every token."""
+    reasoning: bool = True
+    """Supervise reasoning (`reasoning_content`, or what stands before `</think>`)."""
+    tool_calls: bool = True
+    """Supervise tool calls."""
+
+
+class RunSpec(_Part):
+    """One fine-tune, as far as it is known before it starts."""
+
+    data: tuple[str, ...] = ()
+    """Training files, folders or globs."""
+    eval_data: tuple[str, ...] = ()
+    """Evaluation files, compared with `data` for leaks."""
+    tokenizer: str | None = None
+    """A tokenizer folder, or the name of a model in the local hub cache."""
+    model: str | None = None
+    """The folder of config.json and the weights, where it is not the tokenizer's."""
+    format: Format | None = None
+    """The format of the rows; found by their columns when None."""
+    map: dict[str, str] = Field(default_factory=dict)
+    """Column names: what truetune calls it -> what the file calls it (`answer=output`)."""
+    template: str | None = None
+    """The name of one of the tokenizer's templates, or the path of a .jinja file."""
+    template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the template, as serving does (`enable_thinking: false`)."""
+    learn: Learn = Learn()
+    history: Literal["as-served", "single"] = "as-served"
+    """as-served: where the template rewrites earlier turns, one example per assistant turn, each as
+    inference will see it; single: one example, of which only the turns that agree are supervised."""
+    mask_by: Literal["contract", "generation-tags", "response-marker"] = "contract"
+    """How the trainer that will run finds the supervised tokens."""
+    response_marker: str | None = None
+    """The text before each answer, where the trainer masks by such a marker."""
+    append_eos: bool = False
+    """The trainer appends EOS to rows that are plain text."""
+    max_length: int | None = Field(default=None, gt=0)
+    """Longest example in tokens; None where the run does not set it."""
+    select: tuple[str, ...] = ()
+    """Rules to run, by name or code prefix; all when empty."""
+    ignore: tuple[str, ...] = ()
+    """Rules to leave out, by name or code prefix."""
+    fail_on: Severity = "error"
+    """The lowest severity that makes the exit code 1."""
+
+    @field_validator("data", "eval_data", "select", "ignore", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("learn", mode="before")
+    @classmethod
+    def _learn_by_name(cls, value: Any) -> Any:
+        return {"what": value} if isinstance(value, str) else value
