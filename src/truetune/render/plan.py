@@ -7,12 +7,12 @@ a piece, so it stays right whatever the fields hold.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Run, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, path_text
-from truetune.render.traced import Node, Path, Traced
+from truetune.render.traced import UNKNOWN, Node, Path, Traced
 from truetune.spec.run import Learn
 
 THINK_END = "</think>"
@@ -61,6 +61,8 @@ def pieces(parts: tuple[str | Traced, ...], row: Conversation, bos: str | None) 
     for part in parts:
         if isinstance(part, Traced):
             path = leaf_path(part.node)
+            if path == UNKNOWN:
+                path = next((segment.path for segment in part.segments if segment.path), UNKNOWN)
             offset = part.segments[0].offset if part.segments else 0
             made.append(Piece(part.plain, part.node, source_of(path, row.messages), path_text(path), offset))
         else:
@@ -160,11 +162,3 @@ def _narrow(span: Span, turn: Turn, runs: list[Run], learn: Learn) -> list[Span]
         return [span._replace(start=start)] if start < tail else []
     stop = [span._replace(start=turn.stop_start)] if turn.stop_start >= 0 else []
     return [*([span._replace(start=start, end=tail)] if start < tail else []), *stop]
-
-
-def values(parts: tuple[str | Traced, ...]) -> list[str]:
-    """The text of each part."""
-    return [part.plain if isinstance(part, Traced) else part for part in parts]
-
-
-__all__: list[Any] = ["Mark", "Piece", "Plan", "TurnPlan", "fill", "leaf_path", "pieces", "source_of", "values"]

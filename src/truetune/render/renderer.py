@@ -43,7 +43,7 @@ class Renderer:
         self.stops = stops
         self.bos, self.eos = bos, eos
         self._recipes: dict[Any, list[Recipe]] = {}
-        self._filled = 0
+        self.filled = 0
 
     def render(self, row: Conversation) -> list[Rendering]:
         """The training examples of a row. Raises TemplateError where it can't be rendered."""
@@ -74,8 +74,8 @@ class Renderer:
     def _fill(self, recipe: Recipe, texts: list[list[str]], row: Conversation) -> list[Rendering]:
         bos = self._template(row).special.get("bos_token")
         filled = [fill(plan, text, self.spec.learn, bos) for plan, text in zip(recipe.plans, texts, strict=True)]
-        self._filled += 1
-        if self._filled % CHECK_EVERY == 1:
+        self.filled += 1
+        if self.filled % CHECK_EVERY == 1:
             self._compare(filled, self.exact(row))
         return filled
 

@@ -43,14 +43,14 @@ METHODS: dict[type, frozenset[str]] = {
 }
 """Methods of values that a template may call; those that change a value are not among them."""
 FOLLOWED = frozenset(
-    ("trim", "replace", "string", "length", "count", "upper", "lower", "capitalize", "default", "d", "tojson", "join")
+    ("string", "length", "count", "default", "d", "tojson", "join")
     + ("first", "last", "list", "map", "select", "reject", "selectattr", "rejectattr", "items", "reverse", "attr")
     + ("dictsort", "safe", "metered")
 )
 DENIED = ("lipsum", "pprint", "urlize", "wordwrap", "xmlattr", "striptags", "filesizeformat", "random")
 """Filters and globals whose work can't be foreseen, and that no chat template needs."""
 
-"""Filters that work through methods of Traced; what any other makes of a field can't be followed."""
+"""Filters that work through methods of Traced. Of any other, a result that is not Traced can't be followed."""
 
 
 class Meter:
@@ -131,7 +131,7 @@ class _Metered(jinja2.compiler.CodeGenerator):
     def visit_Concat(self, node: nodes.Concat, frame: Any) -> None:  # noqa: N802
         self.write("environment.concat((")
         for item in node.nodes:
-            self.write("str(")
+            self.write("environment.text(")
             self.visit(item, frame)
             self.write("), ")
         self.write("))")
@@ -148,7 +148,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=[Generation, jinja2.ext.loopcontrols],
-            finalize=self._finalize,
+            finalize=self.text,
         )
         self.meter = Meter()
         self.globals["raise_exception"] = _raise
@@ -158,7 +158,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name in DENIED:
             self.filters.pop(name, None)
             self.globals.pop(name, None)
-        own = {"tojson": self._tojson, "join": self._join, "metered": self._metered, "safe": _safe}
+        own = {"tojson": self._tojson, "join": self._join, "metered": self._metered, "safe": _safe, "string": self.text}
         for name, filter in {**self.filters, **own}.items():
             self.filters[name] = self._guard(name, filter)
 
@@ -197,8 +197,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         numbers = [n for n in values if isinstance(n, int)] if "*" in template or "{" in template else []
         self.meter.size(max((*(int(d[:12]) for d in digits), *map(abs, numbers)), default=0))
 
-    def _finalize(self, value: Any) -> Any:
-        return value if isinstance(value, str) else self._weigh(value)
+    def text(self, value: Any) -> str:
+        """`str(value)`, with provenance."""
+        if isinstance(value, str):
+            return value
+        text = str(self._weigh(value))
+        inside = traced.find(value)
+        return text if inside is None else traced.unknown(text, inside.trace)
 
     def _weigh(self, value: Any) -> Any:
         """Count everything in a nest of containers, which may share its parts."""
@@ -230,8 +235,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self._check_replace(owner, args[0], args[1])
         elif method == "join" and args:
             self._check_join(owner, args[0])
-        elif method == "format":
-            self._width(owner, args)
 
     def _check_replace(self, text: str, old: Any, new: Any) -> None:
         if isinstance(old, str) and isinstance(new, str):
@@ -250,12 +253,35 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 return False
         return super().is_safe_attribute(obj, attr, value)
 
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+
+        def checked(*args: Any, **kwargs: Any) -> str:
+            self._width(value.__self__, (*args, *kwargs.values()))
+            text = wrapped(*args, **kwargs)
+            inside = traced.find((value.__self__, *args, kwargs))
+            return text if inside is None else traced.unknown(text, inside.trace)
+
+        return checked
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Traced) and not hasattr(str, attribute):
+            return self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(obj, Traced) and isinstance(argument, str) and not hasattr(str, argument):
+            return self.undefined(obj=obj, name=argument)
+        return super().getitem(obj, argument)
+
     def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
         if attribute is not None:
             value = [self.getitem(item, attribute) for item in value]
-        items = [str(item) for item in value]
+        items = [self.text(item) for item in value]
         self._check_join(d, items)
-        return traced.join(str(d), items)
+        return traced.join(self.text(d), items)
 
     def _metered(self, values: Iterable[Any]) -> Iterable[Any]:
         return _Steps(values, self.meter) if isinstance(values, list | tuple | range) else _steps(values, self.meter)
@@ -269,9 +295,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
             values = args[_PASSED.get(getattr(filter, "jinja_pass_arg", None), 0) :]
             environment._check_filter(name, values, kwargs)
             result = filter(*args, **kwargs)
-            if name in FOLLOWED or (inside := traced.find((*values, kwargs))) is None:
+            if name in FOLLOWED or isinstance(result, Traced):
                 return result
-            if isinstance(result, str) and not isinstance(result, Traced):
+            inside = traced.find((*values, kwargs))
+            if inside is None:
+                return result
+            if isinstance(result, str):
                 return traced.unknown(result, inside.trace)
             inside.trace.opaque = True
             return result

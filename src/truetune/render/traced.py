@@ -27,9 +27,10 @@ UNKNOWN: Path = ("?",)
 
 
 class Segment(NamedTuple):
-    """A stretch of an atom: `length` characters that came from `path` at `offset` (-1: somewhere in it).
+    """A stretch of an atom: `length` characters of the field at `path`, from `offset` on.
 
-    A path of None is text that the template put in between (`replace`).
+    An offset of -1 is text made from somewhere in the field (an escape in JSON); a path of None is text that the
+    template put in between (`replace`).
     """
 
     length: int
@@ -232,6 +233,7 @@ def _question(name: str) -> Callable[..., Any]:
     def ask(self: Traced, *args: Any) -> Any:
         return self._ask(name, method(self, *args), *args)
 
+    ask.__name__ = name
     return ask
 
 
@@ -244,6 +246,7 @@ def _mapping(name: str) -> Callable[..., str]:
             return self._atom(text, name, args, self.all_segments())
         return self._coarse(text, name, args)
 
+    change.__name__ = name
     return change
 
 
@@ -379,7 +382,7 @@ def _json_body(string: Traced, ensure_ascii: bool) -> str:
     for match in re.finditer(r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text):
         start = match.start()
         path = _cut(mine, start, start + 1)[0].path
-        segments += [*_cut(mine, end, start), Segment(len(json_body(match[0], ensure_ascii)), path, start)]
+        segments += [*_cut(mine, end, start), Segment(len(json_body(match[0], ensure_ascii)), path, -1)]
         end = start + 1
     segments += _cut(mine, end, len(text))
     body = json_body(text, ensure_ascii)

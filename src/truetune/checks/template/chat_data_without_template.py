@@ -1,0 +1,68 @@
+"""The data are chats, and the tokenizer has no chat template.
+
+## What it does
+Counts the chats where there is no template to render them.
+
+## Why it is bad
+Trainers refuse such rows, or fall back to a format of their own that serving does not know.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: null
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+A template makes markers of its own. On a base model choose one whose markers the model has seen, and save it with the
+tokenizer so that serving uses the same.
+
+## References
+- huggingface/trl#1233, hiyouga/LLaMA-Factory#5836
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class ChatDataWithoutTemplate(Rule):
+    code = "TT210"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.chats = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if self.probes.template is not None:
+            return
+        self.rows += len(batch.rows)
+        for row in batch.rows:
+            if row.is_chat:
+                self.chats += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(f"a chat of {len(row.messages)} messages", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.chats:
+            yield self.finding(
+                f"{self.chats:,} of {self.rows:,} rows are chats, and the tokenizer has no chat template",
+                "take the tokenizer of the instruct model, or name a template file with --template",
+                evidence=[f"no chat_template.jinja and no chat_template in {self.tokenizer.folder}"],
+                cases=self.cases,
+                count=self.chats,
+                total=self.rows,
+            )

@@ -1,0 +1,73 @@
+"""The template writes today's date.
+
+## What it does
+Renders the same conversation under two clocks and compares.
+
+## Why it is bad
+Every prompt of training holds the day of encoding, every prompt of serving another one. Caches and runs do not
+repeat, and the model has seen one single date.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    <|im_start|>system
+    Today is {{ strftime_now('%d %b %Y') }}.<|im_end|>
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Most such templates take the date as a variable (`template_kwargs: {date_string: "26 Jul 2024"}`). A fixed date makes
+runs repeat; the model then knows that date alone.
+
+## References
+- sgl-project/sglang#3296, unslothai/unsloth#881, ggml-org/llama.cpp#12802
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.encode.batch import Batch
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
+
+
+class DateInTemplate(Rule):
+    code = "TT207"
+    severity = "warning"
+    chats = 0
+
+    def batch(self, batch: Batch) -> None:
+        self.chats += sum(row.is_chat for row in batch.rows)
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.chats:
+            return
+        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in DAYS)
+        if early is not None and late is not None and early != late:
+            match = difflib.SequenceMatcher(None, early, late, autojunk=False).find_longest_match()
+            low = max(0, match.size - 24) if match.a == 0 else 0
+            yield self.finding(
+                f"the chat template writes the date of the day into all {self.chats:,} chats",
+                "fix the date with template_kwargs (its name stands in the template), and serve with the same",
+                evidence=[f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}" for day, text in
+                          zip(DAYS, (early, late), strict=True)],
+                count=self.chats,
+            )

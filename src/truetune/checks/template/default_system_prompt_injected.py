@@ -1,0 +1,100 @@
+"""The template writes a system prompt that no row holds.
+
+## What it does
+Where there are chats without a system message, it renders one user turn and looks for text in front of it that the
+same template does not write when the row brings its own system message.
+
+## Why it is bad
+The model learns under a prompt that nobody wrote ("You are Qwen, created by ..."). Another framework's copy of the
+template, or a server with its own default, sends another one; then training and serving differ in every row.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% if messages[0].role != 'system' %}<|im_start|>system
+    You are a helpful shop assistant named Pebble.<|im_end|>
+    {% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Writing the system message into every row, and sending it in serving, changes nothing in the tokens of training and
+makes them independent of the default.
+
+## References
+- hiyouga/LLaMA-Factory#10772, hiyouga/LLaMA-Factory#5785, QwenLM/Qwen3#1141, InternLM/lmdeploy#3475
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+SYSTEM = "Mind the canary."
+
+
+class DefaultSystemPromptInjected(Rule):
+    code = "TT206"
+    severity = "info"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.chats = self.without = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.is_chat:
+                self.chats += 1
+                if row.messages[0].get("role") not in ("system", "developer"):
+                    self.without += 1
+                    if not self.cases:
+                        self.cases.append(Case("no system message in this row", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        injected = self._injected() if self.without else ""
+        if injected:
+            yield self.finding(
+                f"the chat template adds a system prompt of its own to {self.without:,} of {self.chats:,} chats",
+                "write the system message that you will serve with into every row, and send it in serving",
+                evidence=[repr(injected if len(injected) <= 160 else injected[:157] + "...")],
+                cases=self.cases[:MAX_CASES],
+                count=self.without,
+                total=self.chats,
+            )
+
+    def _injected(self) -> str:
+        """What stands before the first user turn, less what stands there after a given system message."""
+        plain = self.probes.text(chat(QUESTION, ANSWER))
+        given = self.probes.text([{"role": "system", "content": SYSTEM}, *chat(QUESTION, ANSWER)])
+        if plain is None or QUESTION not in plain:
+            return ""
+        before = plain[: plain.index(QUESTION)]
+        if given is not None and SYSTEM in given and QUESTION in given:
+            header = given[given.index(SYSTEM) + len(SYSTEM) : given.index(QUESTION)]
+            before = before[: len(before) - _common_end(before, header)]
+        bos = self.tokenizer.special.get("bos")
+        before = before.removeprefix(bos.token if bos else "")
+        return before.strip() if sum(word.isalpha() for word in before.split()) >= 3 else ""
+
+
+def _common_end(one: str, other: str) -> int:
+    count = 0
+    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
+        count += 1
+    return count

@@ -1,0 +1,81 @@
+"""Answers without reasoning begin with an empty think block that the model must write.
+
+## What it does
+Looks at the text between the serving prompt and the first character of the answer: an opened and closed think block
+with nothing in it, supervised.
+
+## Why it is bad
+The model learns that thinking means to close the block at once. Where the generation prompt supplies the empty block
+(thinking turned off), it is no part of what inference must produce, and is not learned.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {% if m.role == 'assistant' %}<think>
+    </think>
+    {% endif %}{{ m.content }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+`template_kwargs: {enable_thinking: false}` is right for a model that will be served without thinking. For one that is
+served with thinking, give the rows their reasoning instead.
+
+## References
+- NVIDIA-NeMo/Automodel#3738, NVIDIA-NeMo/Automodel#3739, QwenLM/Qwen3.8#131
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+EMPTY = re.compile(r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:\1|channel\|)>")
+
+
+class EmptyThinkBlockSupervised(Rule):
+    code = "TT205"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.turns = self.empty = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row, rendering in batch.examples:
+            for span in rendering.spans:
+                if span.turn < 0:
+                    continue
+                self.turns += 1
+                match = EMPTY.match(rendering.text, span.start, span.end)
+                if match is not None:
+                    self.empty += 1
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.append(Case(f"supervised: {match[0]!r}", row.origin, span.turn))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.empty:
+            yield self.finding(
+                f"{self.empty:,} of {self.turns:,} trained turns begin with an empty think block that is supervised",
+                "if you serve without thinking: template_kwargs: {enable_thinking: false}; "
+                "if you serve with it: give the rows their reasoning",
+                cases=self.cases,
+                count=self.empty,
+                total=self.turns,
+            )

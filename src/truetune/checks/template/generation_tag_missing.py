@@ -1,0 +1,51 @@
+"""The trainer takes its mask from `{% generation %}`, and the template has no such tag.
+
+## What it does
+With `mask_by: generation-tags` it looks for `{% generation %}` in the chat template.
+
+## Why it is bad
+`return_assistant_tokens_mask` then gives only zeros: the run trains on nothing, its loss is 0 or NaN. Trainers that
+catch this in their own way fall back to a mask of ones, and the model learns to write the user's turns.
+
+## Example
+```yaml
+spec: {mask_by: generation-tags}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+The tag adds nothing to the text. Put it around what inference must produce: from the end of the generation prompt
+through the stop token.
+
+## References
+- huggingface/trl#4201, QwenLM/Qwen3#1522, marin-community/marin#7237, NVIDIA-NeMo/Megatron-Bridge#3359
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+
+
+class GenerationTagMissing(Rule):
+    code = "TT202"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        template = self.probes.template
+        if self.spec.mask_by == "generation-tags" and template is not None and not template.has_generation_tags:
+            yield self.finding(
+                "the mask is to come from {% generation %} tags, and the chat template has none",
+                "let truetune or the trainer mask by the inference contract, or put "
+                "{% generation %}...{% endgeneration %} around each answer and its stop token",
+                evidence=["return_assistant_tokens_mask gives 0 for every token of every row with this template"],
+            )

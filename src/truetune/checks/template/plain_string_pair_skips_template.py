@@ -1,0 +1,74 @@
+"""Prompts and completions are plain strings, and the model is a chat model.
+
+## What it does
+Counts prompt/completion rows of plain strings where the tokenizer has a chat template and none of its markers stands
+in the row.
+
+## Why it is bad
+Trainers join such strings as they are. Serving sends its prompts through the chat template, so the model is asked in
+a form that it was never trained on: "it learns nothing", repetition, no stop.
+
+## Example
+```yaml
+spec: {append_eos: true}
+data:
+  - {prompt: "Is it open?", completion: " It is open."}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}], completion: [{role: assistant, content: "It is open."}]}
+```
+
+## Fix safety
+Rows of messages go through the template. For a model that will be served without one, on plain text, the strings are
+right: leave this rule out with `--ignore plain-string-pair-skips-template`.
+
+## References
+- huggingface/trl#3468, huggingface/trl#3140, huggingface/trl#1233
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+
+class PlainStringPairSkipsTemplate(Rule):
+    code = "TT211"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        text = setup.probes.text(chat(QUESTION, ANSWER)) or ""
+        between = text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
+        self.header = between.strip()
+        self.pairs = self.bare = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if not self.header:
+            return
+        for row in batch.rows:
+            if row.prompt is not None and row.completion is not None:
+                self.pairs += 1
+                if self.header not in row.prompt + row.completion:
+                    self.bare += 1
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.append(Case(f"prompt {row.prompt[-60:]!r}", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.bare:
+            yield self.finding(
+                f"{self.bare:,} of {self.pairs:,} prompt/completion rows are plain strings on a chat model",
+                "write prompt and completion as lists of messages, so that they go through the chat template",
+                evidence=[f"the template would put {self.header!r} between prompt and answer"],
+                cases=self.cases,
+                count=self.bare,
+                total=self.pairs,
+            )

@@ -1,0 +1,79 @@
+"""The prompt that serving builds is not how the training text begins.
+
+## What it does
+For each assistant turn it renders the conversation before it with the generation prompt, and looks whether the
+training text begins with that, character by character.
+
+## Why it is bad
+The model is trained after one text and asked after another. Trainers that find the answer by the length of the prompt
+also mask at the wrong place: the header is supervised, or the answer's first tokens are not.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {{ m.content }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    <think>
+    {% endif %}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Where the generation prompt opens a think block, give the rows their reasoning or serve with thinking off
+(`template_kwargs`). Editing the template changes what every later user of the model must send.
+
+## References
+- huggingface/trl#5213, huggingface/trl#6433, NVIDIA-NeMo/Automodel#3024, NVIDIA-NeMo/Automodel#3352, THUDM/slime#330
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+from truetune.render.contract import NO_PROMPT, REWRITTEN
+
+
+class PrefixDifferencingMaskMisaligned(Rule):
+    code = "TT203"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.turns = 0
+        self.reasons: Counter[str] = Counter()
+        self.cases: dict[str, Case] = {}
+
+    def batch(self, batch: Batch) -> None:
+        for row, rendering in batch.examples:
+            for turn in rendering.turns:
+                self.turns += 1
+                if turn.skew is not None and turn.skew not in (NO_PROMPT, REWRITTEN):
+                    self.reasons[turn.skew] += 1
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.setdefault(turn.skew, Case(turn.skew, row.origin, turn.index))
+
+    def findings(self) -> Iterator[Finding]:
+        skewed = sum(self.reasons.values())
+        if skewed:
+            yield self.finding(
+                f"{skewed:,} of {self.turns:,} assistant turns follow another text in training than in serving",
+                "train on what is served: put the reasoning into the rows, or turn thinking off with "
+                "template_kwargs, as your serving does",
+                evidence=[f"{count:,} turns: {reason}" for reason, count in self.reasons.most_common(MAX_CASES)],
+                cases=self.cases.values(),
+                count=skewed,
+                total=self.turns,
+            )

@@ -1,0 +1,85 @@
+"""Rows of text that were rendered beforehand get a second BOS.
+
+## What it does
+Counts the plain rows whose text begins with the BOS token while the tokenizer writes one of its own.
+
+## Why it is bad
+Each example begins with two BOS tokens in training and with one in serving, or the other way round. Models of some
+families lose several points by it.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {bos_token: "<|endoftext|>"}
+  tokenizer.json:
+    post_processor:
+      type: TemplateProcessing
+      single: [{SpecialToken: {id: "<|endoftext|>", type_id: 0}}, {Sequence: {id: A, type_id: 0}}]
+      pair: [{Sequence: {id: A, type_id: 0}}, {Sequence: {id: B, type_id: 1}}]
+      special_tokens: {"<|endoftext|>": {id: "<|endoftext|>", ids: [0], tokens: ["<|endoftext|>"]}}
+data:
+  - {text: "<|endoftext|><|im_start|>user\\nIs it open?<|im_end|>\\n<|im_start|>assistant\\nIt is open.<|im_end|>"}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json: {bos_token: "<|endoftext|>"}
+  tokenizer.json:
+    post_processor:
+      type: TemplateProcessing
+      single: [{SpecialToken: {id: "<|endoftext|>", type_id: 0}}, {Sequence: {id: A, type_id: 0}}]
+      pair: [{Sequence: {id: A, type_id: 0}}, {Sequence: {id: B, type_id: 1}}]
+      special_tokens: {"<|endoftext|>": {id: "<|endoftext|>", ids: [0], tokens: ["<|endoftext|>"]}}
+data:
+  - {text: "<|im_start|>user\\nIs it open?<|im_end|>\\n<|im_start|>assistant\\nIt is open.<|im_end|>"}
+```
+
+## Fix safety
+Safe: give the trainer the messages, or encode the text with `add_special_tokens=False`.
+
+## References
+- huggingface/trl#1400, huggingface/trl#3328, huggingface/trl#3856, OpenRLHF/OpenRLHF#393, vllm-project/vllm#16976
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class RenderThenRetokenizeDoubleBos(Rule):
+    code = "TT209"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        bos = setup.tokenizer.special.get("bos")
+        self.bos = bos.token if bos and setup.tokenizer.adds_bos else None
+        self.rows = self.double = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if self.bos is None:
+            return
+        for row in batch.rows:
+            if not row.is_chat:
+                self.rows += 1
+                if (row.text or row.prompt or "").startswith(self.bos):
+                    self.double += 1
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.append(Case(f"the tokens begin with {self.bos} {self.bos}", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.double:
+            yield self.finding(
+                f"{self.double:,} of {self.rows:,} rows of text begin with two BOS tokens",
+                "give the trainer the messages instead of rendered text, or encode it with add_special_tokens=False",
+                evidence=[f"the text begins with {self.bos}, and the tokenizer adds {self.bos} to what it encodes"],
+                cases=self.cases,
+                count=self.double,
+                total=self.rows,
+            )

@@ -1,0 +1,135 @@
+"""The template takes the reasoning out of earlier turns.
+
+## What it does
+Counts the chats with reasoning in a turn that is not the last, and the turns whose reasoning the template drops once
+another one follows, or never writes at all.
+
+## Why it is bad
+One rendering of the whole conversation cannot train such a turn as it will be served: its reasoning is gone from the
+labels, and what is left (an answer without thinking) is a layout that serving never asks for. A fine-tune for
+reasoning then does not reason.
+
+## Example
+```yaml
+spec: {history: single}
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+    {% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}<|im_end|>
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+    {% endif %}
+data:
+  - messages:
+      - {role: user, content: Is it open?}
+      - {role: assistant, reasoning_content: It is Monday., content: It is open.}
+      - {role: user, content: And on Sunday?}
+      - {role: assistant, reasoning_content: Sundays are free., content: It is closed.}
+```
+
+## Use instead
+```yaml
+data:
+  - messages:
+      - {role: user, content: Is it open?}
+      - {role: assistant, reasoning_content: It is Monday., content: It is open.}
+      - {role: user, content: And on Sunday?}
+      - {role: assistant, reasoning_content: Sundays are free., content: It is closed.}
+```
+
+## Fix safety
+`history: as-served` makes one example per assistant turn, each as inference sees it; the data set grows by the
+earlier turns of those chats.
+
+## References
+- axon-rl/gem#44, THUDM/slime#330, huggingface/open-r1#585, thinking-machines-lab/tinker-cookbook#142
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.data.conversation import Conversation, Message
+from truetune.encode.batch import Batch
+from truetune.render.contract import REWRITTEN
+from truetune.render.plan import THINK_END
+from truetune.render.rendering import Rendering, Source
+from truetune.render.template import REASONING_KEYS
+
+
+class ThinkingStrippedFromHistory(Rule):
+    code = "TT204"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.split = self.rewritten = self.unseen = self.turns = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        seen: dict[int, set[int]] = {}
+        for row, rendering in batch.examples:
+            thinking = _thinking(row)
+            if not thinking:
+                continue
+            shown = seen.setdefault(row.origin.row, set())
+            if not shown:
+                self.turns += len(thinking)
+            self.split += rendering.turn is not None and rendering.turn in thinking
+            shown |= _reasoned(rendering) | {-1}
+            for turn in rendering.turns:
+                if turn.skew == REWRITTEN and turn.index in thinking:
+                    self.rewritten += 1
+                    self._case("its reasoning is gone once the next turn follows", row, turn.index)
+        for row in batch.rows:
+            if row.origin.row in seen:
+                for index in sorted(_thinking(row) - seen[row.origin.row]):
+                    if self.spec.history == "as-served":
+                        self.unseen += 1
+                        self._case("its reasoning is in no training text", row, index)
+
+    def _case(self, text: str, row: Conversation, turn: int) -> None:
+        if len(self.cases) < MAX_CASES:
+            self.cases.append(Case(text, row.origin, turn))
+
+    def findings(self) -> Iterator[Finding]:
+        lost = self.rewritten + self.unseen
+        if lost:
+            yield self.finding(
+                f"the reasoning of {lost:,} of {self.turns:,} assistant turns that have some is not trained",
+                "use `history: as-served`" if self.rewritten else "use a template that writes reasoning_content",
+                cases=self.cases,
+                count=lost,
+                total=self.turns,
+            )
+        elif self.split:
+            yield self.finding(
+                f"the template drops reasoning from earlier turns, so {self.split:,} turns became examples of their own",
+                "nothing to do: `history: as-served` trains each as it will be served",
+                severity="info",
+                count=self.split,
+                total=self.turns,
+            )
+
+
+def _thinking(row: Conversation) -> set[int]:
+    """The turns that hold reasoning and are to be learned."""
+    return {i for i, message in enumerate(row.messages) if message.get("role") == "assistant" and _has(message)}
+
+
+def _has(message: Message) -> bool:
+    content = message.get("content")
+    return message.get("train", True) and (
+        any(message.get(key) for key in REASONING_KEYS) or (isinstance(content, str) and THINK_END in content)
+    )
+
+
+def _reasoned(rendering: Rendering) -> set[int]:
+    """The turns whose reasoning stands in the text."""
+    return {
+        int(run.path.split("[")[1].split("]")[0])
+        for run in rendering.runs
+        if run.path.startswith("messages[") and (run.source is Source.REASONING or run.path.endswith(".content"))
+        and (run.source is Source.REASONING)
+    }

@@ -1,0 +1,74 @@
+"""The template ends turns with something other than the tokenizer's EOS.
+
+## What it does
+Renders a question and an answer, and compares what the template writes after the answer with the EOS token of the
+tokenizer. It speaks only where the data holds chats.
+
+## Why it is bad
+Many trainers and stop conditions know one EOS. Where turns end with another token, they leave that token out of the
+loss, or generation never stops at it: loss and evaluation look perfect, and the model talks on. Where the template
+writes no control token at all, there is nothing that could stop the model.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {eos_token: "<|endoftext|>"}
+  generation_config.json: null
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Making the terminator the tokenizer's EOS is what instruct models ship. It changes where other rows (plain text) end,
+so do it before the data are encoded, and list both tokens in `generation_config.json`.
+
+## References
+- axolotl-ai-cloud/axolotl#3754, axolotl-ai-cloud/axolotl#3756
+- huggingface/trl#5988, huggingface/trl#6044, huggingface/trl#7039
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.encode.batch import Batch
+
+
+class TurnTerminatorIsNotEos(Rule):
+    code = "TT201"
+    severity = "error"
+    chats = 0
+
+    def batch(self, batch: Batch) -> None:
+        self.chats += sum(row.is_chat for row in batch.rows)
+
+    def findings(self) -> Iterator[Finding]:
+        terminator, eos = self.probes.terminator, self.tokenizer.special.get("eos")
+        if not self.chats or terminator is None:
+            return
+        if terminator.token is None:
+            yield self.finding(
+                f"the chat template ends an answer with {terminator.text!r}, which is no control token"
+                if terminator.text.strip()
+                else "the chat template writes nothing after an answer, so no turn has an end",
+                f"let the template write {eos.token if eos else 'the EOS token'} after each assistant turn",
+                evidence=[f"EOS of the tokenizer: {eos.token if eos else 'none'}"],
+            )
+        elif eos is None or terminator.token.id != eos.id:
+            stops = [stop for stop in self.probes.stops if stop.id == terminator.token.id]
+            listed = [origin for stop in stops for origin in stop.origins if origin != "template"]
+            shown = f"{eos.token} ({eos.id})" if eos else "none"
+            yield self.finding(
+                f"the chat template ends turns with {terminator.token.token}, the tokenizer's EOS is {shown}",
+                f"set eos_token to {terminator.token.token} where the trainer or the server knows only one EOS",
+                severity="info" if listed else "warning",
+                evidence=[f"{terminator.token.token} is among the stop tokens of: {', '.join(listed) or 'no file'}"],
+            )

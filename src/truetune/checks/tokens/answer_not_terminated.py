@@ -1,0 +1,71 @@
+"""Trained answers have no stop token behind them.
+
+## What it does
+Counts the trained assistant turns of chats whose closing text in the template holds no stop token.
+
+## Why it is bad
+Nothing in the loss says where these answers end, so the model never stops after such a turn.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}{{ m.role }}: {{ m.content }}
+    {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Adding the EOS token behind each assistant turn in the template is safe before training. After it, the model and its
+template belong together.
+
+## References
+- huggingface/trl#5988, axolotl-ai-cloud/axolotl#3756
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class AnswerNotTerminated(Rule):
+    code = "TT408"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.turns = self.open = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row, rendering in batch.examples:
+            trained = {span.turn for span in rendering.spans}
+            for turn in rendering.turns:
+                if turn.index in trained:
+                    self.turns += 1
+                    if turn.stop_start < 0:
+                        self.open += 1
+                        if len(self.cases) < MAX_CASES:
+                            text = f"ends with {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
+                            self.cases.append(Case(text, row.origin, turn.index))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.open:
+            yield self.finding(
+                f"{self.open:,} of {self.turns:,} trained answers have no stop token behind them",
+                "let the chat template write the EOS token after each assistant turn",
+                cases=self.cases,
+                count=self.open,
+                total=self.turns,
+            )

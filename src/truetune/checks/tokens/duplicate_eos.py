@@ -1,0 +1,89 @@
+"""Examples end in two stop tokens.
+
+## What it does
+Counts the examples in which a second stop token follows the one that ends the last answer, with nothing but white
+space between them.
+
+## Why it is bad
+The model learns to go on after the stop token. Where the first of them ends generation, the second is wasted; where
+it does not, odd tokens trail every answer, and conversations of several turns break.
+
+## Example
+```yaml
+spec: {append_eos: true}
+data:
+  - {text: "<|im_start|>user\\nOpen?<|im_end|>\\n<|im_start|>assistant\\nIt is.<|im_end|>\\n"}
+```
+
+## Use instead
+```yaml
+data:
+  - {text: "<|im_start|>user\\nOpen?<|im_end|>\\n<|im_start|>assistant\\nIt is.<|im_end|>\\n"}
+```
+
+## Fix safety
+Safe: give the trainer the messages, or keep it from appending EOS to text that ends its turns already.
+
+## References
+- huggingface/trl#3318, huggingface/trl#4481, huggingface/trl#4908, unslothai/unsloth#3228
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class DuplicateEos(Rule):
+    code = "TT402"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.stops = np.array([stop.id for stop in setup.probes.stops], dtype=np.int32)
+        self.examples = self.double = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.examples += len(batch.examples)
+        places = np.flatnonzero(np.isin(batch.ids, self.stops))
+        ends = batch.offsets[1:]
+        last = np.searchsorted(places, ends) - 1
+        for i in np.flatnonzero(last >= 1).tolist():
+            one, two = int(places[last[i] - 1]), int(places[last[i]])
+            if one < batch.offsets[i]:
+                continue
+            row, rendering = batch.examples[i]
+            between = rendering.text[_end(batch, i, one) : batch.starts[two]]
+            after = rendering.text[_end(batch, i, two) :]
+            if not between.strip() and not after.strip() and self._is_answer(batch, one):
+                self.double += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(f"ends with {rendering.text[batch.starts[one]:][:60]!r}", row.origin))
+
+    def _is_answer(self, batch: Batch, place: int) -> bool:
+        """A template may close the whole text with a second stop token that no answer holds."""
+        return bool(batch.supervised[place + 1 :][:2].any()) or bool(batch.supervised[place])
+
+    def findings(self) -> Iterator[Finding]:
+        if self.double:
+            yield self.finding(
+                f"{self.double:,} of {self.examples:,} examples end in two stop tokens",
+                "give the trainer the messages instead of rendered text, or keep it from appending EOS",
+                cases=self.cases,
+                count=self.double,
+                total=self.examples,
+            )
+
+
+def _end(batch: Batch, example: int, place: int) -> int:
+    """One past the last character of a token."""
+    following = place + 1
+    if following < batch.offsets[example + 1]:
+        return int(batch.starts[following])
+    return len(batch.examples[example].rendering.text)

@@ -1,0 +1,77 @@
+"""Rows of plain text end without a stop token, and the tokenizer appends none.
+
+## What it does
+Counts the plain rows (text, or prompt and completion as strings) whose last token is no stop token once the tokenizer
+has encoded them.
+
+## Why it is bad
+A model that never sees the end of an answer never ends one. Its loss looks the same as that of a healthy run.
+
+## Example
+```yaml
+data:
+  - {text: "Question: is it open? Answer: it is open."}
+```
+
+## Use instead
+```yaml
+spec: {append_eos: true}
+data:
+  - {text: "Question: is it open? Answer: it is open."}
+```
+
+## Fix safety
+TRL appends EOS to rows of text and to completions by itself: then say `--append-eos`, and nothing else changes. Most
+fast tokenizers ignore `add_eos_token`; writing the EOS token at the end of the text always works.
+
+## References
+- huggingface/transformers#22794, huggingface/transformers#23833, huggingface/trl#1623, huggingface/trl#3091
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class EosNotAppendedByTokenizer(Rule):
+    code = "TT401"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.stops = np.array([stop.id for stop in setup.probes.stops], dtype=np.int32)
+        self.rows = self.open = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for i, (row, rendering) in enumerate(batch.examples):
+            if row.is_chat:
+                continue
+            ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]]
+            self.rows += 1
+            tail = len(ids) - 1
+            while tail >= 0 and rendering.text[batch.starts[batch.offsets[i] + tail] :].isspace():
+                tail -= 1
+            if tail < 0 or ids[tail] not in self.stops:
+                self.open += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(f"ends with {rendering.text[-40:]!r}", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.open:
+            eos = self.tokenizer.special.get("eos")
+            yield self.finding(
+                f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token",
+                f"end each with {eos.token if eos else 'the EOS token'}, or say --append-eos if your trainer does "
+                "(TRL does, transformers' Trainer does not)",
+                evidence=["encoding with special tokens appends no EOS with this tokenizer"],
+                cases=self.cases,
+                count=self.open,
+                total=self.rows,
+            )

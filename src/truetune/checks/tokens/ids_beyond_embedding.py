@@ -1,0 +1,74 @@
+"""Tokens of the data have ids that the embedding has no row for.
+
+## What it does
+Compares the highest id in the encoded rows with the rows of the embedding matrix (of the weights, else of config.json).
+
+## Why it is bad
+The run ends in an index error or a CUDA assert at the first such batch, which may come late. Where ids are clamped
+instead, another token's vector is trained.
+
+## Example
+```yaml
+files:
+  config.json: {vocab_size: 40}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+`model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` before training; new rows must be trained and
+saved with the adapter.
+
+## References
+- meta-llama/llama-cookbook#189, meta-llama/llama3#310, huggingface/transformers#23401
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class IdsBeyondEmbedding(Rule):
+    code = "TT407"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.limit = setup.tokenizer.embedding_rows
+        self.tokens = self.beyond = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if self.limit is None or not len(batch.ids):
+            return
+        self.tokens += len(batch.ids)
+        if int(batch.ids.max()) < self.limit:
+            return
+        places = np.flatnonzero(batch.ids >= self.limit)
+        self.beyond += len(places)
+        for place in places[: MAX_CASES - len(self.cases)].tolist():
+            example = int(np.searchsorted(batch.offsets, place, side="right")) - 1
+            token = self.tokenizer.backend.id_to_token(int(batch.ids[place]))
+            self.cases.append(Case(f"{token} has the id {batch.ids[place]:,}", batch.examples[example].row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.beyond:
+            yield self.finding(
+                f"{self.beyond:,} of {self.tokens:,} tokens have an id beyond the {self.limit:,} rows of the embedding",
+                "take the tokenizer that belongs to the model, or resize the embedding before training",
+                cases=self.cases,
+                count=self.beyond,
+                total=self.tokens,
+            )

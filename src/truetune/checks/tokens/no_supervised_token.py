@@ -1,0 +1,73 @@
+"""Examples without a single supervised token.
+
+## What it does
+Counts the examples in which nothing is to be learned, before any cut, and the rows that gave no example at all.
+
+## Why it is bad
+Such a row takes time and memory and teaches nothing. A batch of them has a loss of 0 / 0, which trainers log as 0.0.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Dropping such rows loses nothing. Look first whether the answer stands in another column (`--map`).
+
+## References
+- huggingface/trl#6320, unslothai/unsloth#2095, PrimeIntellect-ai/prime-rl#978
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encode.batch import Batch
+
+
+class NoSupervisedToken(Rule):
+    code = "TT406"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.empty = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.rows += len(batch.rows)
+        for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
+            self._note(batch.examples[i].row)
+        if len(batch.examples) + len(batch.rejected) < len(batch.rows):
+            shown = {row.origin.row for row, _ in (*batch.examples, *batch.rejected)}
+            for row in batch.rows:
+                if row.origin.row not in shown:
+                    self._note(row)
+
+    def _note(self, row: Conversation) -> None:
+        self.empty += 1
+        if len(self.cases) < MAX_CASES:
+            roles = ", ".join(str(message.get("role")) for message in row.messages[:8])
+            self.cases.append(Case(f"roles: {roles}" if row.is_chat else "an empty text or completion", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.empty:
+            yield self.finding(
+                f"{self.empty:,} of {self.rows:,} rows have no supervised token",
+                "give them an assistant turn (look at roles and --map), or drop them",
+                cases=self.cases,
+                count=self.empty,
+                total=self.rows,
+            )

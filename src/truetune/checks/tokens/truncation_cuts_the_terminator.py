@@ -1,0 +1,80 @@
+"""Examples longer than max_length lose the stop token of their last answer.
+
+## What it does
+Counts the examples longer than `max_length` whose last trained stop token lies behind the cut.
+
+## Why it is bad
+Those rows teach that a long answer does not end: the tuned model stops after short answers and runs on after long
+ones.
+
+## Example
+```yaml
+spec: {max_length: 16}
+data:
+  - messages:
+      - {role: user, content: Is it open?}
+      - {role: assistant, content: "It is open from nine to five on all days but Sunday, and on Monday from ten."}
+```
+
+## Use instead
+```yaml
+spec: {max_length: 512}
+data:
+  - messages:
+      - {role: user, content: Is it open?}
+      - {role: assistant, content: "It is open from nine to five on all days but Sunday, and on Monday from ten."}
+```
+
+## Fix safety
+A longer limit costs memory. Dropping the long rows is safe, and better than cutting them.
+
+## References
+- huggingface/trl#6003, OpenRLHF/OpenRLHF#1311
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+from truetune.render.rendering import Source
+
+
+class TruncationCutsTheTerminator(Rule):
+    code = "TT403"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.examples = self.cut = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.examples += len(batch.examples)
+        limit = self.spec.max_length
+        if limit is None:
+            return
+        for i in np.flatnonzero(batch.lengths > limit).tolist():
+            part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+            trained = np.flatnonzero(batch.supervised[part])
+            stops = np.flatnonzero(batch.supervised[part] & (batch.source[part] == Source.STOP))
+            if len(stops) and stops[-1] >= limit and trained[0] < limit:
+                self.cut += 1
+                if len(self.cases) < MAX_CASES:
+                    text = f"{batch.lengths[i]:,} tokens; its last stop token is number {stops[-1] + 1:,}"
+                    self.cases.append(Case(text, batch.examples[i].row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.cut:
+            yield self.finding(
+                f"{self.cut:,} of {self.examples:,} examples lose the end of their answer at {self.spec.max_length:,} "
+                "tokens",
+                "raise max_length, or drop these rows; a cut answer teaches the model not to stop",
+                cases=self.cases,
+                count=self.cut,
+                total=self.examples,
+            )

@@ -1,0 +1,77 @@
+"""The prompt fills max_length, and nothing that could be learned is left.
+
+## What it does
+Counts the examples that have supervised tokens, all of them behind `max_length`.
+
+## Why it is bad
+A batch of such rows has a loss of 0 / 0. Some trainers drop them without a word, others log 0.0, and in some stacks
+one such row turns all adapter weights into NaN.
+
+## Example
+```yaml
+spec: {max_length: 8}
+data:
+  - messages:
+      - {role: user, content: "I would like to know whether the shop on the corner is open on Sunday mornings."}
+      - {role: assistant, content: It is.}
+```
+
+## Use instead
+```yaml
+spec: {max_length: 512}
+data:
+  - messages:
+      - {role: user, content: "I would like to know whether the shop on the corner is open on Sunday mornings."}
+      - {role: assistant, content: It is.}
+```
+
+## Fix safety
+Dropping such rows loses nothing that would have been learned.
+
+## References
+- huggingface/trl#6025, huggingface/trl#6320, huggingface/trl#1053, unslothai/unsloth#3019
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class TruncationLeavesNoLabel(Rule):
+    code = "TT404"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.examples = self.empty = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.examples += len(batch.examples)
+        limit = self.spec.max_length
+        if limit is None:
+            return
+        for i in np.flatnonzero(batch.lengths > limit).tolist():
+            trained = np.flatnonzero(batch.supervised[batch.offsets[i] : batch.offsets[i + 1]])
+            if len(trained) and trained[0] >= limit:
+                self.empty += 1
+                if len(self.cases) < MAX_CASES:
+                    text = f"the first of its {len(trained):,} supervised tokens is number {trained[0] + 1:,}"
+                    self.cases.append(Case(text, batch.examples[i].row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.empty:
+            yield self.finding(
+                f"{self.empty:,} of {self.examples:,} examples have no supervised token within {self.spec.max_length:,} "
+                "tokens",
+                "raise max_length, or drop these rows",
+                cases=self.cases,
+                count=self.empty,
+                total=self.examples,
+            )

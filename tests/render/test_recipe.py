@@ -1,0 +1,101 @@
+"""A row that is filled into a recipe is what the template makes of it, whatever its fields hold."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.render.conversations import CONVERSATIONS, SPECIAL, TOOLS
+from tests.render.templates import all_templates
+from truetune.data.conversation import Conversation, Origin
+from truetune.errors import TemplateError
+from truetune.render.contract import stops_of
+from truetune.render.renderer import Renderer
+from truetune.render.template import Template
+from truetune.spec.run import RunSpec
+
+HOSTILE = [
+    *("", " ", "\n", "\n\n x", "x \n", "<think>", "</think>", "<think>\n\n</think>\n\nx", "a</think>b</think>c"),
+    *("<tool_response>", "<tool_response>x</tool_response>", "</tool_response>", "<|im_end|>", "</s>", "<eos>"),
+    *("{{ x }}", "{% if %}", '"', "\\", '{"a": 1}', "[1]", "null", "é\u200b😀", "a" * 300, "<|channel|>analysis"),
+    *("<tool_call>", "true", "0", "[INST]", "\u2028", "\x00", "<channel|>", "think", "Reasoning: low", "/no_think"),
+]
+STOPS = stops_of(("</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"), ("<|im_start|>", "<|call|>"))
+
+
+def refill(value: Any, choose: Any) -> Any:
+    """The same shape with other strings."""
+    if isinstance(value, dict):
+        return {key: item if key in ("role", "type") else refill(item, choose) for key, item in value.items()}
+    if isinstance(value, list):
+        return [refill(item, choose) for item in value]
+    return choose() if isinstance(value, str) else value
+
+
+def outcome(render: Any, row: Conversation) -> Any:
+    try:
+        return [(r.text, r.runs, r.spans, r.turns, r.turn) for r in render(row)]
+    except TemplateError as error:
+        return str(error)
+
+
+def rows(choose: Any) -> list[Conversation]:
+    return [
+        Conversation(Origin("grid", i, i), "messages", refill(copy.deepcopy(messages), choose), tools=tools)
+        for i, messages in enumerate(CONVERSATIONS.values())
+        for tools in (None, TOOLS)
+    ]
+
+
+def test_filled_rows_equal_rendered_rows_on_every_template() -> None:
+    compared = filled = 0
+    for name, source in all_templates().items():
+        try:
+            template = Template(source, SPECIAL)
+        except TemplateError:
+            continue
+        rng = random.Random(name)
+        renderer = Renderer(template, RunSpec(), STOPS)
+        exact = Renderer(Template(source, SPECIAL), RunSpec(), STOPS)
+        for row in rows(lambda: "plain text"):
+            outcome(renderer.render, row)
+        for _ in range(2):
+            for row in rows(lambda: rng.choice(HOSTILE) if rng.random() < 0.5 else "plain text"):
+                before = renderer.filled
+                made, wanted = outcome(renderer.render, row), outcome(exact.exact, row)
+                filled += renderer.filled - before
+                compared += 1
+                # Offsets inside a field are known to the exact rendering alone.
+                assert strip_offsets(made) == strip_offsets(wanted), (name, row.messages)
+    print({"compared": compared, "filled": filled})
+    assert filled > compared / 5
+
+
+def strip_offsets(result: Any) -> Any:
+    if isinstance(result, str):
+        return result
+    return [(text, [run[:4] for run in runs], *rest) for text, runs, *rest in result]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=3), st.data())
+def test_filled_rows_equal_rendered_rows_on_any_text(pairs: list[tuple[str, str]], data: st.DataObject) -> None:
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        "{% if '</think>' in m.content and not loop.last %}{{ m.content.split('</think>')[-1].lstrip('\\n') }}"
+        "{% elif m.content.startswith('a') %}{{ m.content | trim }}{% else %}{{ m.content }}{% endif %}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    renderer = Renderer(Template(source), RunSpec(), STOPS)
+    for case in (pairs, [(answer, question) for question, answer in pairs]):
+        messages = [
+            {"role": role, "content": content}
+            for pair in case
+            for role, content in zip(("user", "assistant"), pair, strict=True)
+        ]
+        row = Conversation(Origin("any", 1, 0), "messages", messages)
+        assert strip_offsets(outcome(renderer.render, row)) == strip_offsets(outcome(renderer.exact, row))
