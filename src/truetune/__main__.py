@@ -1,0 +1,5 @@
+"""`python -m truetune`."""
+
+from truetune.cli import main
+
+main()

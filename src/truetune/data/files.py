@@ -1,0 +1,111 @@
+"""Which files a list of paths, folders and globs means, and how each is opened."""
+
+from __future__ import annotations
+
+import bz2
+import difflib
+import glob
+import gzip
+import json
+import lzma
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from truetune.errors import DataError
+
+KINDS = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv",
+    ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+}  # fmt: skip
+PACKED = (".gz", ".zst", ".bz2", ".xz")
+
+
+class Source(NamedTuple):
+    """One file of rows."""
+
+    path: Path
+    kind: str
+    """jsonl, json, csv, parquet or arrow"""
+
+
+def resolve(paths: Iterable[str]) -> list[Source]:
+    """The files, in order. Raises DataError for a path that is not there or holds no data."""
+    found: list[Source] = []
+    for name in paths:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            found += _folder(path)
+        elif path.is_file():
+            found.append(Source(path, kind_of(path)))
+        elif glob.has_magic(name):
+            matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+            files = [match for match in matches if match.is_file()]
+            if not files:
+                raise DataError(f"{name}: no file fits this pattern")
+            found += [Source(match, kind_of(match)) for match in files]
+        else:
+            raise DataError(f"{name}: no such file or folder{_near(path)}")
+    return found
+
+
+def kind_of(path: Path) -> str:
+    """By the name, else by the first bytes. Raises DataError where neither tells."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in PACKED]
+    if suffixes and suffixes[-1] in KINDS:
+        return KINDS[suffixes[-1]]
+    with open_binary(path) as file:
+        head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"[", "json"), (b"{", "jsonl")):
+        if head.startswith(magic):
+            return kind
+    known = ", ".join(KINDS)
+    raise DataError(f"{path}: unknown kind of file; expected one of {known}, or one of these with {', '.join(PACKED)}")
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """The decompressed bytes of a file. Raises DataError where it can't be opened."""
+    openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zstd}
+    try:
+        opened: IO[bytes] = openers.get(path.suffix.lower(), lambda p: p.open("rb"))(path)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    return opened
+
+
+def _zstd(path: Path) -> IO[bytes]:
+    import zstandard
+
+    return zstandard.open(path, "rb")
+
+
+def _folder(folder: Path) -> list[Source]:
+    """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
+    splits = folder / "dataset_dict.json"
+    if splits.is_file():
+        names = json.loads(splits.read_text(encoding="utf-8")).get("splits", [])
+        if "train" not in names:
+            raise DataError(f"{folder}: its splits are {', '.join(names)}; name one of these folders")
+        return _folder(folder / "train")
+    state = folder / "state.json"
+    if state.is_file():
+        files = json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])
+        return [Source(folder / entry["filename"], "arrow") for entry in files]
+    found = [
+        Source(path, kind_of(path))
+        for path in sorted(folder.iterdir())
+        if path.is_file() and any(suffix.lower() in KINDS for suffix in path.suffixes)
+    ]
+    if not found:
+        raise DataError(f"{folder}: no data file in this folder; expected {', '.join(KINDS)}")
+    return found
+
+
+def _near(path: Path) -> str:
+    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, siblings, n=1)
+    if near:
+        return f"; did you mean {path.parent / near[0]}?"
+    if not path.suffix and len(path.parts) == 2:
+        return "; for a data set of the hub, download it first (truetune does not use the network)"
+    return ""
