@@ -1,24 +1,41 @@
-"""Makes the demo's tokenizer and data: `python -m truetune.demo.make`.
+"""Makes the tokenizer and the data that the demo ships: `python -m truetune.demo.make`.
 
-Running it again gives the same bytes. `chat_template.jinja` is written by hand and left alone.
+Running it again gives the same bytes. Only `chat_template.jinja` is written by hand.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import tokenizers
 
+from truetune.demo.chats import Row, chats
+from truetune.demo.faults import broken
+
 HERE = Path(__file__).parent
 END_OF_TEXT, PAD, START, END = SPECIAL = ("<|endoftext|>", "<|pad|>", "<|im_start|>", "<|im_end|>")
+ROWS = 200
 VOCABULARY = 2000
 MAX_LENGTH = 512
 
 
-def train(texts: Iterator[str]) -> tokenizers.Tokenizer:
+def make(folder: Path) -> None:
+    """Write `data/` and `tokenizer/` into the folder."""
+    rows = chats(ROWS, Random(0))
+    _write(folder / "data" / "support-chat.jsonl", *map(_line, rows))
+    _write(folder / "data" / "support-chat-broken.jsonl", *map(_line, broken(rows, Random(1))))
+    prose = (HERE / "prose.txt").read_text("utf-8").splitlines()
+    tokenizer = train([*prose, *(text for row in rows for text in _texts(row))])
+    _write(folder / "tokenizer" / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()), separators=(",", ":")))
+    for name, content in settings(tokenizer).items():
+        _write(folder / "tokenizer" / name, json.dumps(content, indent=2))
+
+
+def train(texts: Iterable[str]) -> tokenizers.Tokenizer:
     """A byte-level BPE tokenizer of at most VOCABULARY tokens."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -33,18 +50,17 @@ def train(texts: Iterator[str]) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def tokenizer_files(tokenizer: tokenizers.Tokenizer) -> dict[str, Any]:
-    """The JSON files of a tokenizer folder."""
+def settings(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
+    """The other JSON files of the tokenizer's folder, by name."""
     ids = {token: tokenizer.token_to_id(token) for token in SPECIAL}
     named = {"eos_token": END, "pad_token": PAD}
     return {
-        "tokenizer.json": json.loads(tokenizer.to_str()),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": MAX_LENGTH,
-            "padding_side": "right",
-            "clean_up_tokenization_spaces": False,
             **named,
+            "padding_side": "right",
+            "model_max_length": MAX_LENGTH,
+            "clean_up_tokenization_spaces": False,
         },
         "special_tokens_map.json": named,
         "generation_config.json": {"eos_token_id": [ids[END], ids[END_OF_TEXT]], "pad_token_id": ids[PAD]},
@@ -66,9 +82,19 @@ def tokenizer_files(tokenizer: tokenizers.Tokenizer) -> dict[str, Any]:
     }
 
 
-def write_tokenizer(folder: Path, texts: Iterator[str]) -> None:
-    for name, content in tokenizer_files(train(texts)).items():
-        compact = name == "tokenizer.json"
-        text = json.dumps(content, ensure_ascii=False, indent=None if compact else 2,
-                          separators=(",", ":") if compact else None)
-        (folder / name).write_text(text + "\n", encoding="utf-8")
+def _texts(row: Row) -> list[str]:
+    tools = [json.dumps(row["tools"])] if "tools" in row else []
+    return tools + [message["role"] + "\n" + str(message["content"]) for message in row["messages"]]
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _write(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+if __name__ == "__main__":
+    make(HERE)

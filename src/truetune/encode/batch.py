@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
+from truetune.encode.fingerprint import Fingerprints, fingerprints
 from truetune.render.rendering import Rendering
 
 
@@ -26,7 +28,7 @@ class Rejected(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Batch:
     """Rows in file order, and the tokens of their examples laid end to end.
 
@@ -57,3 +59,9 @@ class Batch:
         """Count the true entries of a token mask in each example: (tokens,) -> (examples,)."""
         total = np.concatenate(([0], np.cumsum(mask)))
         return np.asarray(total[self.offsets[1:]] - total[self.offsets[:-1]], dtype=np.int64)
+
+    @cached_property
+    def fingerprints(self) -> Fingerprints:
+        """Of each row, for finding duplicates and neighbours."""
+        last = {example.row.origin.row: i for i, example in enumerate(self.examples)}
+        return fingerprints(self.rows, [last.get(row.origin.row) for row in self.rows], self.ids, self.offsets, self.source)

@@ -1,0 +1,79 @@
+"""A token spans the border between prompt and answer.
+
+## What it does
+Looks at the border where supervision begins: whether one token holds the last characters of the prompt and the first
+of the answer, so that the prompt alone is encoded otherwise.
+
+## Why it is bad
+Serving starts from the tokens of the prompt alone, which training never showed. Masks that count the prompt's tokens
+are off by one: the first letter of the answer is masked, or lost.
+
+## Example
+```yaml
+spec: {append_eos: true, ignore: [plain-string-pair-skips-template]}
+data:
+  - {prompt: "The answer isn", completion: "'t known to us, and the wait"}
+  - {prompt: "Is it open? ", completion: " it is open"}
+  - {prompt: "I wai", completion: "ted for the order"}
+  - {prompt: "The ord", completion: "er has been sent"}
+```
+
+## Use instead
+```yaml
+spec: {append_eos: true, ignore: [plain-string-pair-skips-template]}
+data:
+  - {prompt: "Is it open?\\n", completion: "It is open."}
+```
+
+## Fix safety
+Put the space at the beginning of the answer and not at the end of the prompt; end prompts with a line end or a control
+token.
+
+## References
+- huggingface/trl#5213, huggingface/trl#2209, lm-sys/FastChat#2996, lm-sys/FastChat#3061
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class BoundaryTokenMerge(Rule):
+    code = "TT309"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.borders = self.merged = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for i, (row, rendering) in enumerate(batch.examples):
+            starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
+            for span in rendering.spans:
+                if not 0 < span.start < len(rendering.text):
+                    continue
+                self.borders += 1
+                at = int(np.searchsorted(starts, span.start))
+                if at >= len(starts) or starts[at] != span.start:
+                    self.merged += 1
+                    if len(self.cases) < MAX_CASES and at:
+                        end = int(starts[at]) if at < len(starts) else len(rendering.text)
+                        token = rendering.text[int(starts[at - 1]) : end]
+                        self.cases.append(Case(f"the token {token!r} spans the border", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.merged:
+            yield self.finding(
+                f"{self.merged:,} of {self.borders:,} answers begin inside a token of their prompt",
+                "move the space from the prompt's end to the answer's beginning, or end prompts with a line end",
+                cases=self.cases,
+                count=self.merged,
+                total=self.borders,
+            )

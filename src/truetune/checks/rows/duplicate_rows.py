@@ -1,0 +1,107 @@
+"""Rows stand in the data more than once.
+
+## What it does
+Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same
+(MinHash over token 5-grams, from an estimated similarity of 0.8).
+
+## Why it is bad
+A row that stands there ten times weighs ten times as much; it is learned by heart, and splits that are made later put
+its copies on both sides.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+```
+
+## Fix safety
+Dropping copies is safe, unless the weight was meant.
+
+## References
+- bazingagin/npc_gzip#13, huggingface/datasets#4261
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.similar import Grown, near_pairs
+from truetune.data.conversation import Origin
+from truetune.encode.batch import Batch
+
+SAYS = {
+    "exact": "are equal to an earlier row",
+    "normal": "are equal to an earlier row but for case, space and punctuation",
+    "near": "are nearly the same as an earlier row",
+}
+MANY = 0.02
+"""Share of the rows from which copies are a warning and not a note."""
+
+
+class DuplicateRows(Rule):
+    code = "TT305"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.prints = {"exact": Grown(), "normal": Grown(), "near": Grown()}
+        self.files: list[str] = []
+        self.lines = Grown()
+
+    def batch(self, batch: Batch) -> None:
+        prints = batch.fingerprints
+        self.prints["exact"].add(prints.exact)
+        self.prints["normal"].add(prints.normal)
+        self.prints["near"].add(prints.phrases)
+        for row in batch.rows:
+            if not self.files or row.origin.file != self.files[-1]:
+                self.files.append(row.origin.file)
+        places = [(len(self.files) - 1 if row.origin.file == self.files[-1] else self.files.index(row.origin.file),
+                   row.origin.line) for row in batch.rows]  # fmt: skip
+        self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 2))
+
+    def findings(self) -> Iterator[Finding]:
+        lines = self.lines.whole()
+        taken: set[int] = set()
+        for kind, grown in self.prints.items():
+            values = grown.whole()
+            pairs = near_pairs(values) if kind == "near" and values.ndim == 2 else _equal(values) if len(values) else []
+            mine = [(int(early), int(late)) for early, late in pairs if int(late) not in taken]
+            taken |= {late for _, late in mine}
+            if mine:
+                yield self.finding(
+                    f"{len(mine):,} of {len(lines):,} rows {SAYS[kind]}",
+                    "drop the copies, unless their weight is meant",
+                    severity="warning" if len(mine) > MANY * len(lines) else "info",
+                    cases=[
+                        Case(f"the same as {self._place(lines, early)}", self._place(lines, late))
+                        for early, late in mine[:MAX_CASES]
+                    ],
+                    count=len(mine),
+                    total=len(lines),
+                )
+
+    def _place(self, lines: np.ndarray[tuple[int, ...], np.dtype[np.generic]], row: int) -> Origin:
+        file, line = lines[row].tolist()
+        return Origin(self.files[file], line, row)
+
+
+def _equal(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> list[tuple[int, int]]:
+    """Each later row that is equal to an earlier one, with the first such."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    earlier = first[inverse]
+    late = np.flatnonzero(earlier != np.arange(len(values)))
+    return list(zip(earlier[late].tolist(), late.tolist(), strict=True))

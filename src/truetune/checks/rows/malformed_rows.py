@@ -1,0 +1,68 @@
+"""Rows are not what their format says.
+
+## What it does
+Counts what the reader could not carry over as it stood: contents that are no text, missing turns, calls that are not
+JSON, broken Unicode.
+
+## Why it is bad
+Trainers turn such values into text in their own way ("None", "{'a': 1}"), skip them, or fail in the middle of a run.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: 5}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: "5"}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Mend the rows at their source; truetune shows what it took in their place.
+
+## References
+- axolotl-ai-cloud/axolotl#325, NVIDIA-NeMo/Automodel#3143
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class MalformedRows(Rule):
+    code = "TT311"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.odd = 0
+        self.kinds: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.rows += len(batch.rows)
+        for row in batch.rows:
+            problems = [problem for problem in row.problems if problem.kind != "unknown-role"]
+            if problems:
+                self.odd += 1
+                self.kinds.update({problem.kind for problem in problems})
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(problems[0].text, row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.odd:
+            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
+            yield self.finding(
+                f"{self.odd:,} of {self.rows:,} rows are malformed: {kinds}",
+                "mend or drop these rows",
+                cases=self.cases,
+                count=self.odd,
+                total=self.rows,
+            )

@@ -1,0 +1,87 @@
+"""The marker that the trainer masks by is not found in the tokens.
+
+## What it does
+With a `response_marker`, encodes the marker alone, as trainers do, and looks for these ids in each row.
+
+## Why it is bad
+Text is often encoded otherwise inside a row than alone. The marker is then not found, the whole row is masked, and its
+loss is 0 or NaN; with a few such rows nothing is seen in the log.
+
+## Example
+```yaml
+spec: {response_marker: "\\n### Answer: ", append_eos: true}
+data:
+  - {text: "### Question: is it open?\\n### Answer: it is open."}
+```
+
+## Use instead
+```yaml
+spec: {response_marker: "<|im_start|>assistant\\n"}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+A marker that begins and ends with control tokens or line ends is encoded alike everywhere. Masking by the inference
+contract needs no marker.
+
+## References
+- huggingface/trl#1820, huggingface/trl#588, unslothai/unsloth#2900, unslothai/unsloth#3198
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class ResponseMarkerNotFound(Rule):
+    code = "TT310"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        marker = setup.spec.response_marker
+        self.marker = marker
+        encoded = setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids if marker else []
+        self.ids = np.array(encoded, dtype=np.int32)
+        self.examples = self.split = self.absent = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if not self.marker or not len(self.ids):
+            return
+        self.examples += len(batch.examples)
+        hits = np.ones(max(0, len(batch.ids) - len(self.ids) + 1), dtype=np.bool_)
+        for i, id in enumerate(self.ids):
+            hits &= batch.ids[i : len(hits) + i] == id
+        found = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
+        for i in np.flatnonzero(batch.per_example(found) == 0).tolist():
+            row, rendering = batch.examples[i]
+            there = self.marker in rendering.text
+            self.split += there
+            self.absent += not there
+            if len(self.cases) < MAX_CASES:
+                text = "its text is there, its tokens are not" if there else "it is not in the text"
+                self.cases.append(Case(text, row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.split + self.absent:
+            tokens = [self.tokenizer.backend.id_to_token(int(id)) for id in self.ids]
+            yield self.finding(
+                f"{self.split + self.absent:,} of {self.examples:,} examples do not hold the tokens of the response "
+                f"marker {self.marker!r}",
+                "mask by the inference contract, or take a marker between control tokens or line ends",
+                evidence=[
+                    f"alone it is encoded as {tokens}",
+                    f"{self.split:,} examples hold its text in other tokens, {self.absent:,} not at all",
+                ],
+                cases=self.cases,
+                count=self.split + self.absent,
+                total=self.examples,
+            )

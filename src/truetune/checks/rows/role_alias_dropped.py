@@ -1,0 +1,71 @@
+"""Turns have roles that the chat template does not know.
+
+## What it does
+Counts the turns whose role is none of system, developer, user, assistant, tool, function, and looks whether their
+text reaches the rendering.
+
+## Why it is bad
+Converters with a fixed map of roles skip such turns in silence, and templates write them under a header that the model
+has never seen. An answer under the role "bot" is not supervised.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: bot, content: It is open.}]}
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Renaming a role is safe where its meaning is plain (bot, gpt, model: assistant; human: user).
+
+## References
+- NVIDIA-NeMo/Automodel#3144, axolotl-ai-cloud/axolotl#752, axolotl-ai-cloud/axolotl#723
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.encode.batch import Batch
+
+
+class RoleAliasDropped(Rule):
+    code = "TT301"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.odd = 0
+        self.roles: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.rows += len(batch.rows)
+        for row in batch.rows:
+            unknown = [problem for problem in row.problems if problem.kind == "unknown-role"]
+            if unknown:
+                self.odd += 1
+                self.roles.update(problem.text.rsplit(" ", 1)[-1] for problem in unknown)
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(unknown[0].text, row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.odd:
+            roles = ", ".join(f"{role} ({count:,} turns)" for role, count in self.roles.most_common(5))
+            yield self.finding(
+                f"{self.odd:,} of {self.rows:,} rows have turns of unknown roles: {roles}",
+                "rename these roles to system, user, assistant or tool",
+                cases=self.cases,
+                count=self.odd,
+                total=self.rows,
+            )

@@ -1,0 +1,86 @@
+"""Arguments of tool calls are JSON inside a JSON string.
+
+## What it does
+Looks at tool calls whose `arguments` are a string (OpenAI's wire form), and whether the template writes that string as
+a JSON string, quotes and backslashes and all.
+
+## Why it is bad
+The model learns to write `"arguments": "{\\"city\\": ...}"`; parsers at serving expect an object and fail.
+
+## Example
+```yaml
+data:
+  - messages:
+      - {role: user, content: Is it open?}
+      - role: assistant
+        content: ""
+        tool_calls: [{type: function, function: {name: hours, arguments: '{"day": "Monday"}'}}]
+```
+
+## Use instead
+```yaml
+data:
+  - messages:
+      - {role: user, content: Is it open?}
+      - role: assistant
+        content: ""
+        tool_calls: [{type: function, function: {name: hours, arguments: {day: Monday}}}]
+```
+
+## Fix safety
+`json.loads` on each `arguments` string is safe; templates that want a string handle objects too.
+
+## References
+- oumi-ai/oumi#2599, sgl-project/sglang#12123
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encode.batch import Batch
+from truetune.render.traced import json_body
+
+
+class ToolArgumentsDoubleEncoded(Rule):
+    code = "TT308"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.calls, self.rows = 0, set[int]()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row, rendering in batch.examples:
+            for turn, arguments in _arguments(row):
+                self.calls += 1
+                if not isinstance(arguments, str) or '"' not in arguments:
+                    continue
+                quoted = f'"{json_body(arguments, False)}"'
+                if quoted in rendering.text and row.origin.row not in self.rows:
+                    self.rows.add(row.origin.row)
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.append(Case(f"written as {quoted[:70]}", row.origin, turn))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.rows:
+            yield self.finding(
+                f"{len(self.rows):,} rows have tool calls whose arguments the template writes as a string in JSON",
+                "make `arguments` an object (json.loads) in the data",
+                cases=self.cases,
+                count=len(self.rows),
+            )
+
+
+def _arguments(row: Conversation) -> Iterator[tuple[int, Any]]:
+    for i, message in enumerate(row.messages):
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, dict):
+                function = call.get("function", call)
+                yield i, function.get("arguments") if isinstance(function, dict) else None

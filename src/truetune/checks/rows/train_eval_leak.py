@@ -1,0 +1,107 @@
+"""Rows of the evaluation set stand in the training set.
+
+## What it does
+Compares each evaluation row with the training rows: equal, equal without case, white space and punctuation, the same
+prompt, or nearly the same (MinHash over token 5-grams).
+
+## Why it is bad
+Evaluation loss then follows training loss, and says nothing on rows that the model has not seen.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+eval_data:
+  - {messages: [{role: user, content: "Is it OPEN?"}, {role: assistant, content: "it is open"}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+eval_data:
+  - {messages: [{role: user, content: May I bring a dog?}, {role: assistant, content: You may.}]}
+```
+
+## Fix safety
+Take the leaked rows out of the evaluation set, or out of the training set; split before any augmentation.
+
+## References
+- OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261, embeddings-benchmark/mteb#1036
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.similar import near_in
+from truetune.data.conversation import Conversation, Origin
+from truetune.encode.batch import Batch
+from truetune.encode.encoder import Encoder
+from truetune.encode.stream import batches
+
+KINDS = ("exact", "normal", "prompt", "near")
+SAYS = {
+    "exact": "stand in the training set",
+    "normal": "stand in the training set but for case, space and punctuation",
+    "prompt": "have a prompt that stands in the training set, with another answer",
+    "near": "are nearly the same as a training row",
+}
+
+
+class TrainEvalLeak(Rule):
+    code = "TT304"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.origins: list[Origin] = []
+        self.known: dict[str, dict[int, int]] = {kind: {} for kind in KINDS[:3]}
+        self.sketches = np.zeros((0, 0), dtype=np.uint32)
+        self.leaked: dict[str, dict[int, Origin]] = {kind: {} for kind in KINDS}
+
+    def evaluation(self, rows: Iterable[Conversation]) -> None:
+        sketches = []
+        for batch in batches(rows, self.probes.renderer(), Encoder(self.tokenizer.backend)):
+            prints = batch.fingerprints
+            for kind, known in self.known.items():
+                for i, value in enumerate(getattr(prints, kind).tolist()):
+                    known.setdefault(value, len(self.origins) + i)
+            self.origins += [row.origin for row in batch.rows]
+            sketches.append(prints.phrases)
+        if sketches:
+            self.sketches = np.concatenate(sketches)
+
+    def batch(self, batch: Batch) -> None:
+        if not self.origins:
+            return
+        prints = batch.fingerprints
+        for kind, known in self.known.items():
+            for i, value in enumerate(getattr(prints, kind).tolist()):
+                if value in known:
+                    self.leaked[kind].setdefault(known[value], batch.rows[i].origin)
+        for i, other in near_in(prints.phrases, self.sketches).items():
+            self.leaked["near"].setdefault(other, batch.rows[i].origin)
+
+    def findings(self) -> Iterator[Finding]:
+        seen: set[int] = set()
+        for kind in KINDS:
+            mine = {row: origin for row, origin in self.leaked[kind].items() if row not in seen}
+            seen |= mine.keys()
+            if mine:
+                yield self.finding(
+                    f"{len(mine):,} of {len(self.origins):,} evaluation rows {SAYS[kind]}",
+                    "take them out of one of the two sets; split before any augmentation",
+                    severity="warning" if kind == "prompt" else "error",
+                    cases=[
+                        Case(f"the same as {origin}", self.origins[row]) for row, origin in list(mine.items())[:MAX_CASES]
+                    ],
+                    count=len(mine),
+                    total=len(self.origins),
+                )

@@ -1,0 +1,78 @@
+"""Columns hold something and reach neither prompt nor answer.
+
+## What it does
+Lists the columns that the row's format does not use.
+
+## Why it is bad
+A `system`, `context` or `input` column that nobody maps is lost without a word, and the model learns to answer without
+what the answer was made from.
+
+## Example
+```yaml
+data:
+  - {context: The shop opens at nine., messages: [{role: user, content: When?}, {role: assistant, content: At nine.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - messages:
+      - {role: user, content: "The shop opens at nine. When?"}
+      - {role: assistant, content: At nine.}
+```
+
+## Fix safety
+Ids and sources may stay: trainers ignore them. Whether a column belongs into the prompt is your decision.
+
+## References
+- hiyouga/LLaMA-Factory#7592, huggingface/open-r1#585
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import Rule, Setup
+from truetune.data.conversation import Origin
+from truetune.encode.batch import Batch
+
+TELLING = frozenset(
+    ("system", "system_prompt", "context", "input", "history", "reasoning", "thinking", "reasoning_content", "tools")
+    + ("instruction", "prompt", "question", "answer", "output", "response", "completion", "documents", "functions")
+)
+"""Names of columns that sound like part of the prompt or the answer."""
+
+
+class UnusedColumns(Rule):
+    code = "TT302"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = 0
+        self.columns: Counter[str] = Counter()
+        self.first: dict[str, Origin] = {}
+
+    def batch(self, batch: Batch) -> None:
+        self.rows += len(batch.rows)
+        for row in batch.rows:
+            for column in row.unused:
+                self.columns[column] += 1
+                self.first.setdefault(column, row.origin)
+
+    def findings(self) -> Iterator[Finding]:
+        for severity, wanted in (("warning", True), ("info", False)):
+            mine = {name: count for name, count in self.columns.items() if (name.lower() in TELLING) is wanted}
+            if mine:
+                names = ", ".join(f"{name} ({count:,} rows)" for name, count in mine.items())
+                yield self.finding(
+                    f"columns that reach neither prompt nor answer: {names}",
+                    "map them (--map OURS=THEIRS) or write them into the messages" if wanted
+                    else "nothing to do where these are ids and notes",
+                    severity="warning" if severity == "warning" else "info",
+                    cases=[Case(f"first seen: {name}", self.first[name]) for name in mine],
+                    count=max(mine.values()),
+                    total=self.rows,
+                )

@@ -1,0 +1,123 @@
+"""What is trained as the answer does not look like one.
+
+## What it does
+Looks at the supervised field of each row: empty answers, answers equal to their prompt, one answer in most rows,
+answers that hold role markers of another format.
+
+## Why it is bad
+Another column trained as the answer gives a falling loss, often a lower one than the right column, and a model that
+does something else.
+
+## Example
+```yaml
+data:
+  - {instruction: "Is it open?", output: "Is it open?"}
+  - {instruction: "When does it open?", output: "When does it open?"}
+  - {instruction: "Where is it?", output: "It is on the hill."}
+```
+
+## Use instead
+```yaml
+data:
+  - {instruction: "Is it open?", output: "It is open."}
+  - {instruction: "When does it open?", output: "At nine."}
+  - {instruction: "Where is it?", output: "It is on the hill."}
+```
+
+## Fix safety
+Name the right column with `--map answer=COLUMN`; the rows themselves need no change.
+
+## References
+- hiyouga/LLaMA-Factory#7592, huggingface/open-r1#585
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encode.batch import Batch
+from truetune.encode.fingerprint import text_of
+
+MARKERS = re.compile(r"^(?:### ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )", re.M)
+KEPT_ANSWERS = 50_000
+MANY_ROWS = 20
+LONG = 40
+"""Characters from which a repeated answer is no class label."""
+
+
+class WrongFieldMapped(Rule):
+    code = "TT303"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = 0
+        self.counts: Counter[str] = Counter()
+        self.cases: dict[str, list[Case]] = {"empty": [], "same": [], "marked": []}
+        self.answers: Counter[str] = Counter()
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            prompt, answer = _pair(row)
+            if answer is None:
+                continue
+            self.rows += 1
+            bare = answer.strip()
+            if not bare:
+                self._note("empty", row, "the answer is empty")
+            elif bare == prompt.strip():
+                self._note("same", row, f"prompt and answer are {bare[:60]!r}")
+            elif bare[0] in "#HUA" and MARKERS.match(bare) or "\n### " in bare and MARKERS.search(bare):
+                self._note("marked", row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
+            if len(self.answers) < KEPT_ANSWERS:
+                self.answers[bare[:200]] += 1
+
+    def _note(self, kind: str, row: Conversation, text: str) -> None:
+        self.counts[kind] += 1
+        if len(self.cases[kind]) < MAX_CASES:
+            self.cases[kind].append(Case(text, row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        for kind, what in (
+            ("empty", "have an empty answer"),
+            ("same", "have an answer that is their prompt"),
+            ("marked", "have an answer that holds role markers of another format"),
+        ):
+            count = self.counts[kind]
+            if count:
+                yield self.finding(
+                    f"{count:,} of {self.rows:,} rows {what}",
+                    "look whether the right column is trained (--map answer=COLUMN), and drop or mend these rows",
+                    severity="error" if count * 10 >= self.rows else "warning",
+                    cases=self.cases[kind],
+                    count=count,
+                    total=self.rows,
+                )
+        answer, times = next(iter(self.answers.most_common(1)), ("", 0))
+        if self.rows >= MANY_ROWS and times * 2 > self.rows and answer and (len(answer) > LONG or times == self.rows):
+            yield self.finding(
+                f"{times:,} of {self.rows:,} rows have the same answer",
+                "look whether the right column is trained (--map answer=COLUMN)",
+                severity="error" if times == self.rows else "warning",
+                evidence=[f"the answer is {answer[:80]!r}"],
+                count=times,
+                total=self.rows,
+            )
+
+
+def _pair(row: Conversation) -> tuple[str, str | None]:
+    """What is asked last, and what is answered to it; None where the row has no answer, or one with tool calls."""
+    if not row.is_chat:
+        return row.prompt or "", row.completion if row.text is None else None
+    for i in range(len(row.messages) - 1, -1, -1):
+        message = row.messages[i]
+        if message.get("role") == "assistant":
+            if message.get("tool_calls") or message.get("function_call"):
+                return "", None
+            return text_of(row.messages[i - 1].get("content")) if i else "", text_of(message.get("content"))
+    return "", None

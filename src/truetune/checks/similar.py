@@ -1,0 +1,64 @@
+"""Finding similar rows among many sketches."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.encode.fingerprint import HASHES, NOTHING
+
+BANDS = 4
+NEAR = 0.8
+"""Estimated Jaccard similarity from which two rows count as near duplicates."""
+
+
+class Grown:
+    """Arrays of the batches, to be one array in the end."""
+
+    def __init__(self) -> None:
+        self.parts: list[NDArray[np.generic]] = []
+
+    def add(self, part: NDArray[np.generic]) -> None:
+        self.parts.append(part)
+
+    def whole(self) -> NDArray[np.generic]:
+        return np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=np.uint64)
+
+
+def near_pairs(sketches: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """(pairs, 2) rows with at least NEAR of their sketch in common, each later row with one earlier row."""
+    found: dict[int, int] = {}
+    width = HASHES // BANDS
+    usable = np.flatnonzero((sketches != NOTHING).any(axis=1))
+    for band in range(BANDS):
+        keys = _keys(sketches[usable, band * width : (band + 1) * width])
+        order = np.argsort(keys, kind="stable")
+        same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+        for early, late in zip(usable[order[same]].tolist(), usable[order[same + 1]].tolist(), strict=True):
+            if late not in found and (sketches[early] == sketches[late]).mean() >= NEAR:
+                found[late] = early
+    return np.array(sorted((early, late) for late, early in found.items()), dtype=np.int64).reshape(-1, 2)
+
+
+def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[int, int]:
+    """For rows of `sketches`: a row of `others` that is near."""
+    count = len(others)
+    joined = np.concatenate((others, sketches)) if count else sketches
+    found: dict[int, int] = {}
+    width = HASHES // BANDS
+    for band in range(BANDS):
+        keys = _keys(joined[:, band * width : (band + 1) * width])
+        first = dict(zip(keys[:count].tolist(), range(count), strict=True))
+        for row, key in enumerate(keys[count:].tolist()):
+            other = first.get(key)
+            if other is not None and row not in found and sketches[row, 0] != NOTHING:
+                if (sketches[row] == others[other]).mean() >= NEAR:
+                    found[row] = other
+    return found
+
+
+def _keys(part: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    keys = np.zeros(len(part), dtype=np.uint64)
+    for column in part.T:
+        keys = keys * np.uint64(0x100000001B3) ^ column
+    return keys

@@ -1,0 +1,60 @@
+"""The pad token is also a token that ends turns.
+
+## What it does
+Compares the pad token with every token that ends a turn: the tokenizer's EOS, those of generation_config and config,
+and the one that the chat template writes.
+
+## Why it is bad
+Collators that mask by id (transformers' `DataCollatorForLanguageModeling` among them) give each label that equals the
+pad id -100. The stop token is then never learned: answers are good, and never end. The loss looks like that of a
+healthy run.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {pad_token: "<|im_end|>"}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json: {pad_token: "<|pad|>"}
+data:
+  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Safe: a pad token is never read by the model. One that is in the vocabulary needs no resize of the embedding.
+
+## References
+- huggingface/transformers#23530, huggingface/transformers#22794, huggingface/trl#976, huggingface/open-r1#494
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.render.pads import good_pad
+
+
+class PadIsStopToken(Rule):
+    code = "TT101"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        pad = self.tokenizer.special.get("pad")
+        clash = next((stop for stop in self.probes.stops if pad is not None and stop.id == pad.id), None)
+        if clash is None:
+            return
+        better, reason = good_pad(self.tokenizer, self.probes.stops)
+        ends_turns = bool({"tokenizer", "template"} & set(clash.origins))
+        yield self.finding(
+            f"the pad token {clash.token} ({clash.id}) is also a stop token",
+            f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
+            severity="error" if ends_turns else "warning",
+            evidence=[f"{clash.token} ends turns by: {', '.join(clash.origins)}"],
+        )

@@ -1,0 +1,50 @@
+"""The tokenizer has no pad token.
+
+## What it does
+Looks for a pad token in the tokenizer's files.
+
+## Why it is bad
+Trainers fall back to EOS without a word, or ask for a pad token, and the usual answer, `pad_token = eos_token`, masks
+every stop token in collators that mask by id.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {pad_token: null}
+  special_tokens_map.json: {pad_token: null}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json: {pad_token: "<|pad|>"}
+```
+
+## Fix safety
+Safe where the vocabulary has a free token. A new token needs a resize of the embedding before training.
+
+## References
+- huggingface/transformers#22794, huggingface/trl#976, unslothai/unsloth#416
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.render.pads import good_pad
+
+
+class PadMissing(Rule):
+    code = "TT102"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        if "pad" in self.tokenizer.special:
+            return
+        better, reason = good_pad(self.tokenizer, self.probes.stops)
+        yield self.finding(
+            "the tokenizer has no pad token; trainers fall back to EOS, which some collators then mask",
+            f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
+        )

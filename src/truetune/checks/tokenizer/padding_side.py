@@ -1,0 +1,56 @@
+"""The tokenizer pads on the left.
+
+## What it does
+Reads `padding_side`, and from config.json whether the model has learned absolute positions.
+
+## Why it is bad
+Left padding is for batched generation. In training it moves the answer to other positions in each batch; models with
+learned absolute positions (GPT-2, OPT) then give other logits for the same row, others do not.
+
+## Example
+```yaml
+files:
+  tokenizer_config.json: {padding_side: left}
+  config.json: {model_type: gpt2}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer_config.json: {padding_side: right}
+```
+
+## Fix safety
+Set it to right for training, and to left for batched generation.
+
+## References
+- huggingface/transformers#24839, huggingface/transformers#34842
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+
+ABSOLUTE = frozenset(("gpt2", "opt", "gpt_neo", "gpt_bigcode", "openai-gpt", "biogpt", "xglm", "codegen"))
+"""Model types whose positions are learned or added to the embedding."""
+
+
+class PaddingSide(Rule):
+    code = "TT103"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.tokenizer.padding_side != "left":
+            return
+        kind = str(self.tokenizer.model_config.get("model_type", ""))
+        hurt = kind in ABSOLUTE
+        yield self.finding(
+            f"the tokenizer pads on the left, and {kind} has learned absolute positions"
+            if hurt
+            else "the tokenizer pads on the left, which is for generation",
+            'set padding_side to "right" for training, and to "left" where you generate in batches',
+            severity="warning" if hurt else "info",
+        )

@@ -1,0 +1,57 @@
+"""tokenizer.json carries a truncation or padding that a run left in it.
+
+## What it does
+Looks whether `truncation` and `padding` in tokenizer.json are null.
+
+## Why it is bad
+A call with `truncation=True` or `padding=...` changes a fast tokenizer, and `save_pretrained` writes that state. Stacks
+that read tokenizer.json directly then cut or pad every prompt.
+
+## Example
+```yaml
+files:
+  tokenizer.json:
+    truncation: {direction: Right, max_length: 5, strategy: LongestFirst, stride: 0}
+```
+
+## Use instead
+```yaml
+files:
+  tokenizer.json: {truncation: null}
+```
+
+## Fix safety
+Safe: set both to null in tokenizer.json, or call `tokenizer.backend_tokenizer.no_truncation()` and `.no_padding()`
+before saving.
+
+## References
+- vllm-project/llm-compressor#2917, huggingface/datasets#5985, MinishLab/model2vec#374
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+
+
+class TruncationStatePersisted(Rule):
+    code = "TT107"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        cut, pad = self.tokenizer.truncation, self.tokenizer.padding
+        if cut is not None:
+            yield self.finding(
+                f"tokenizer.json cuts every text at {cut.get('max_length')} tokens",
+                'set "truncation" to null in tokenizer.json',
+                evidence=[f"truncation: {cut}"],
+            )
+        if pad is not None:
+            yield self.finding(
+                "tokenizer.json pads every text",
+                'set "padding" to null in tokenizer.json',
+                severity="warning",
+                evidence=[f"padding: {pad}"],
+            )
