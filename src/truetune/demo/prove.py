@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,14 @@ from truetune.spec.run import RunSpec
 HERE = Path(__file__).parent
 DATA, TOKENIZER = HERE / "data" / "support-chat.jsonl", HERE / "tokenizer"
 ROWS = 20
-STEPS = 120
+STEPS = 150
 RATE = 3e-3
 SPARE = 24
 """A model may go on for this many tokens after the longest answer before it counts as not stopping."""
 IGNORED = -100
 
-Progress = Callable[[str, int, float], None]
-"""Called after each step with the name of the run, the step and the loss."""
+Progress = Callable[[str, float], None]
+"""Called after each step with the name of the run and the loss."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Outcome:
     stopped: int
     """Rows where the model ends its turn."""
     sample: str
-    """What it says to the first row."""
+    """What it says to the first question, with its stop token where there is one."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,12 @@ class Proof:
     broken: Outcome
     sound: Outcome
     rows: int
+    question: str
+    """The first of them."""
     seconds: float
 
 
-def prove(seed: int = 0, progress: Progress = lambda name, step, loss: None) -> Proof:
+def prove(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
     """Train and ask the model twice. Raises ImportError without torch and transformers."""
     import transformers
 
@@ -74,9 +77,9 @@ def prove(seed: int = 0, progress: Progress = lambda name, step, loss: None) -> 
     for name, tokenizer, labels in zip(("pad = eos", "sound"), tokenizers, (labels_by_id, labels_by_place), strict=True):
         model = _model(seed)
         inputs = _padded(tokenizer, [view.ids.tolist() for view in views], "right")
-        losses = _train(model, inputs, labels(tokenizer, views), lambda step, loss: progress(name, step, loss))
+        losses = _train(model, inputs, labels(tokenizer, views), partial(progress, name))
         outcomes.append(_ask(name, model, tokenizer, views, losses))
-    return Proof(*outcomes, rows=len(views), seconds=time.perf_counter() - started)
+    return Proof(*outcomes, len(views), views[0].example.row.messages[0]["content"], time.perf_counter() - started)
 
 
 def short_views() -> list[TokenView]:
@@ -88,7 +91,7 @@ def short_views() -> list[TokenView]:
 
 
 def labels_by_place(tokenizer: Any, views: list[TokenView]) -> Any:
-    """(rows, longest) labels of the tokens that truetune supervises."""
+    """(rows, longest) the ids of the tokens that truetune supervises, IGNORED elsewhere."""
     import torch
 
     longest = max(len(view.ids) for view in views)
@@ -115,18 +118,18 @@ def _model(seed: int) -> Any:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig.from_pretrained(TOKENIZER))
 
 
-def _train(model: Any, inputs: Any, labels: Any, progress: Callable[[int, float], None]) -> tuple[float, ...]:
+def _train(model: Any, inputs: Any, labels: Any, progress: Callable[[float], None]) -> tuple[float, ...]:
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
     losses = []
-    for step in range(STEPS):
+    for _ in range(STEPS):
         loss = model(**inputs, labels=labels).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-        progress(step, losses[-1])
+        progress(losses[-1])
     return tuple(losses)
 
 
@@ -141,13 +144,14 @@ def _ask(name: str, model: Any, tokenizer: Any, views: list[TokenView], losses: 
     limit = max(int(view.supervised.sum()) for view in views) + SPARE
     made = model.generate(**inputs, max_new_tokens=limit, do_sample=False, eos_token_id=tokenizer.eos_token_id,
                           pad_token_id=tokenizer.pad_token_id)[:, length:]  # fmt: skip
-    said = [tokenizer.decode(ids, skip_special_tokens=False) for ids in made.tolist()]
+    stop = tokenizer.eos_token
+    said = ["".join(tokenizer.decode(ids).partition(stop)[:2]) for ids in made.tolist()]
     answers = [str(chat[1]["content"]) for chat in chats]
     return Outcome(
         name=name,
         losses=losses,
         recited=sum(text.startswith(answer) for text, answer in zip(said, answers, strict=True)),
-        stopped=sum(tokenizer.eos_token in text for text in said),
+        stopped=sum(text.endswith(stop) for text in said),
         sample=said[0],
     )
 

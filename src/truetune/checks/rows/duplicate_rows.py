@@ -11,16 +11,16 @@ its copies on both sides.
 ## Example
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Where is it?"}, {role: assistant, content: On the hill.}]}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Where is it?"}, {role: assistant, content: On the hill.}]}
 ```
 
 ## Fix safety

@@ -18,7 +18,7 @@ data:
 ```yaml
 spec: {response_marker: "<|im_start|>assistant\\n"}
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

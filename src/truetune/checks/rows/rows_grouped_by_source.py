@@ -9,12 +9,12 @@ time: the loss moves in steps, and what came last weighs most.
 
 ## Example
 ```yaml
-data: "GROUPED 120"
+data: {grouped: 120}
 ```
 
 ## Use instead
 ```yaml
-data: "SHUFFLED 120"
+data: {shuffled: 120}
 ```
 
 ## Fix safety

@@ -11,7 +11,7 @@ The model learns to write `"arguments": "{\\"city\\": ...}"`; parsers at serving
 ```yaml
 data:
   - messages:
-      - {role: user, content: Is it open?}
+      - {role: user, content: "Is it open?"}
       - role: assistant
         content: ""
         tool_calls: [{type: function, function: {name: hours, arguments: '{"day": "Monday"}'}}]
@@ -21,7 +21,7 @@ data:
 ```yaml
 data:
   - messages:
-      - {role: user, content: Is it open?}
+      - {role: user, content: "Is it open?"}
       - role: assistant
         content: ""
         tool_calls: [{type: function, function: {name: hours, arguments: {day: Monday}}}]

@@ -10,8 +10,8 @@ Evaluation loss then follows training loss, and says nothing on rows that the mo
 ## Example
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Where is it?"}, {role: assistant, content: On the hill.}]}
 eval_data:
   - {messages: [{role: user, content: "Is it OPEN?"}, {role: assistant, content: "it is open"}]}
 ```
@@ -19,10 +19,10 @@ eval_data:
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
-  - {messages: [{role: user, content: Where is it?}, {role: assistant, content: On the hill.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Where is it?"}, {role: assistant, content: On the hill.}]}
 eval_data:
-  - {messages: [{role: user, content: May I bring a dog?}, {role: assistant, content: You may.}]}
+  - {messages: [{role: user, content: "May I bring a dog?"}, {role: assistant, content: You may.}]}
 ```
 
 ## Fix safety

@@ -10,7 +10,7 @@ what the answer was made from.
 ## Example
 ```yaml
 data:
-  - {context: The shop opens at nine., messages: [{role: user, content: When?}, {role: assistant, content: At nine.}]}
+  - {context: The shop opens at nine., messages: [{role: user, content: "When?"}, {role: assistant, content: At nine.}]}
 ```
 
 ## Use instead

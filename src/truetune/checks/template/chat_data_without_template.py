@@ -11,13 +11,13 @@ Trainers refuse such rows, or fall back to a format of their own that serving do
 files:
   chat_template.jinja: null
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

@@ -14,13 +14,13 @@ files:
     {{ m.content }}<|im_end|>
     {% endfor %}
 data:
-  - {messages: [{role: system, content: Be brief.}, {role: user, content: Open?}, {role: assistant, content: It is.}]}
+  - {messages: [{role: system, content: Be brief.}, {role: user, content: "Open?"}, {role: assistant, content: It is.}]}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: system, content: Be brief.}, {role: user, content: Open?}, {role: assistant, content: It is.}]}
+  - {messages: [{role: system, content: Be brief.}, {role: user, content: "Open?"}, {role: assistant, content: It is.}]}
 ```
 
 ## Fix safety

@@ -20,9 +20,9 @@ files:
     {% endif %}
 data:
   - messages:
-      - {role: user, content: Is it open?}
+      - {role: user, content: "Is it open?"}
       - {role: assistant, reasoning_content: It is Monday., content: It is open.}
-      - {role: user, content: And on Sunday?}
+      - {role: user, content: "And on Sunday?"}
       - {role: assistant, reasoning_content: Sundays are free., content: It is closed.}
 ```
 
@@ -30,9 +30,9 @@ data:
 ```yaml
 data:
   - messages:
-      - {role: user, content: Is it open?}
+      - {role: user, content: "Is it open?"}
       - {role: assistant, reasoning_content: It is Monday., content: It is open.}
-      - {role: user, content: And on Sunday?}
+      - {role: user, content: "And on Sunday?"}
       - {role: assistant, reasoning_content: Sundays are free., content: It is closed.}
 ```
 

@@ -15,13 +15,13 @@ files:
   tokenizer_config.json: {eos_token: "<|endoftext|>"}
   generation_config.json: null
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

@@ -17,7 +17,7 @@ files:
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

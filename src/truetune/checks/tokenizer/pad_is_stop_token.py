@@ -14,7 +14,7 @@ healthy run.
 files:
   tokenizer_config.json: {pad_token: "<|im_end|>"}
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Use instead
@@ -22,7 +22,7 @@ data:
 files:
   tokenizer_config.json: {pad_token: "<|pad|>"}
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

@@ -14,7 +14,7 @@ files:
   tokenizer_config.json: {eos_token: "<|endoftext|>"}
   generation_config.json: {eos_token_id: 0}
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Use instead
@@ -22,7 +22,7 @@ data:
 files:
   generation_config.json: {eos_token_id: [3, 0]}
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

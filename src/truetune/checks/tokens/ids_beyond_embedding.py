@@ -12,13 +12,13 @@ instead, another token's vector is trained.
 files:
   config.json: {vocab_size: 40}
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

@@ -9,13 +9,13 @@ Such a row takes time and memory and teaches nothing. A batch of them has a loss
 ## Example
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}]}
+  - {messages: [{role: user, content: "Is it open?"}]}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {messages: [{role: user, content: Is it open?}, {role: assistant, content: It is open.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
 ```
 
 ## Fix safety

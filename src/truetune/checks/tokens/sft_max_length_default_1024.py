@@ -11,7 +11,7 @@ TRL cuts them at 1,024 without a word: answers end in the middle of a sentence, 
 data:
   - messages:
       - {role: user, content: Count.}
-      - {role: assistant, content: "REPEAT 700: and one "}
+      - {role: assistant, content: {repeat: 700, text: "and one "}}
 ```
 
 ## Use instead
@@ -20,7 +20,7 @@ spec: {max_length: 4096}
 data:
   - messages:
       - {role: user, content: Count.}
-      - {role: assistant, content: "REPEAT 700: and one "}
+      - {role: assistant, content: {repeat: 700, text: "and one "}}
 ```
 
 ## Fix safety

@@ -12,7 +12,7 @@ ones.
 spec: {max_length: 16}
 data:
   - messages:
-      - {role: user, content: Is it open?}
+      - {role: user, content: "Is it open?"}
       - {role: assistant, content: "It is open from nine to five on all days but Sunday, and on Monday from ten."}
 ```
 
@@ -21,7 +21,7 @@ data:
 spec: {max_length: 512}
 data:
   - messages:
-      - {role: user, content: Is it open?}
+      - {role: user, content: "Is it open?"}
       - {role: assistant, content: "It is open from nine to five on all days but Sunday, and on Monday from ten."}
 ```
 

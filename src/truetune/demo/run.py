@@ -1,0 +1,97 @@
+"""`truetune demo`: both data sets checked, one row token by token, and the proof."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import Progress, TaskID
+from rich.table import Table
+from rich.text import Text
+
+import truetune
+from truetune.checks.report import Report
+from truetune.demo.faults import broken_tokenizer
+from truetune.demo.prove import DATA, STEPS, TOKENIZER, Outcome, Proof, prove
+from truetune.report.show import render_view
+from truetune.report.terminal import render_report
+from truetune.report.text import visible
+
+BROKEN = DATA.with_name("support-chat-broken.jsonl")
+MAX_LENGTH = 512
+NEEDED = ("torch", "transformers")
+BARS = "▁▂▃▄▅▆▇█"
+COLUMNS = 30
+
+
+def demo(console: Console) -> int:
+    """Run the demo and return the exit code: 1 where it does not show what it should."""
+    console.rule("1. A support chat with planted faults, and a tokenizer with two")
+    with tempfile.TemporaryDirectory() as folder:
+        spoiled = _check(BROKEN, broken_tokenizer(TOKENIZER, Path(folder) / "tokenizer"), console)
+    console.rule("2. The same chats, mended")
+    mended = _check(DATA, TOKENIZER, console)
+    console.rule("3. What one row teaches, token by token")
+    render_view(mended.views[0], console)
+    console.rule("4. The proof: one tiny model, trained with pad = eos and without")
+    shown = spoiled.failed() and not mended.failed()
+    if all(importlib.util.find_spec(name) for name in NEEDED):
+        proof = _prove(console)
+        render_proof(proof, console)
+        shown = shown and (proof.broken.stopped, proof.sound.stopped) == (0, proof.rows)
+    else:
+        console.print(Text("It trains for real, in about a minute: pip install 'truetune[train]'", style="bold"))
+    console.print(Text(f"\nGo on with: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
+    return 0 if shown else 1
+
+
+def render_proof(proof: Proof, console: Console) -> None:
+    """Draw both loss curves and what came of them."""
+    table = Table("", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0))
+    for outcome in (proof.broken, proof.sound):
+        good = outcome.stopped == proof.rows
+        table.add_row(
+            outcome.name,
+            _curve(outcome),
+            f"{outcome.recited} of {proof.rows}",
+            Text(f"{outcome.stopped} of {proof.rows}", style="bold green" if good else "bold red"),
+        )
+    console.print(table)
+    console.print(Text(f"\nasked: {proof.question}", style="bold"))
+    for outcome in (proof.broken, proof.sound):
+        console.print(Panel(Text(visible(outcome.sample)), title=outcome.name, title_align="left"))
+    console.print(
+        f"{proof.seconds:.0f} s. The losses cannot tell them apart: a collator that masks labels by the id of the pad "
+        "token masked every stop token too."
+    )
+
+
+def _check(data: Path, tokenizer: Path, console: Console) -> Report:
+    report = truetune.check(data=str(data), tokenizer=str(tokenizer), max_length=MAX_LENGTH)
+    render_report(report, console)
+    return report
+
+
+def _prove(console: Console) -> Proof:
+    with Progress(console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def step(name: str, loss: float) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=STEPS)
+            bars.update(tasks[name], advance=1, description=f"{name}: loss {loss:.3f}")
+
+        return prove(progress=step)
+
+
+def _curve(outcome: Outcome) -> str:
+    """First and last loss, and between them a bar for every few steps."""
+    every = math.ceil(STEPS / COLUMNS)
+    logs = [math.log(loss) for loss in outcome.losses[::every]]
+    low, high = min(logs), max(logs)
+    bars = "".join(BARS[round((log - low) / (high - low) * (len(BARS) - 1))] for log in logs)
+    return f"{outcome.losses[0]:.2f} {bars} {outcome.losses[-1]:.3f}"

@@ -1,0 +1,110 @@
+"""A rule's page, run: its Example and its Use instead become files that are checked.
+
+The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole),
+`spec` holds fields of RunSpec, `data` and `eval_data` rows, `weights: {zero: [tokens]}` writes an embedding in which
+the rows of these tokens are zero. `{repeat: n, text: t}` stands for t, n times; `{grouped: n}` and `{shuffled: n}` for
+n rows of several sources.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from truetune.checks.catalogue import page
+from truetune.checks.report import Report
+from truetune.checks.rule import Rule
+from truetune.checks.run import check
+from truetune.spec.files import spec_of
+
+HEADINGS = ("What it does", "Why it is bad", "Example", "Use instead", "Fix safety", "References")
+DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
+
+
+def sections(rule: type[Rule]) -> dict[str, str]:
+    """The page's sections by heading."""
+    parts = re.split(r"^## (.+)$", page(rule), flags=re.M)
+    return dict(zip(parts[1::2], (part.strip() for part in parts[2::2]), strict=True))
+
+
+def block(section: str) -> dict[str, Any]:
+    """The YAML block of a section."""
+    match = re.fullmatch(r"```yaml\n(.*)```", section, flags=re.S)
+    assert match is not None, "expected one yaml block"
+    loaded: dict[str, Any] = yaml.safe_load(match[1])
+    return loaded
+
+
+def run(rule: type[Rule], example: dict[str, Any], folder: Path) -> Report:
+    """Check what an example describes, with this rule alone."""
+    tokenizer = folder / "tokenizer"
+    shutil.copytree(DEMO, tokenizer)
+    for name, edit in (example.get("files") or {}).items():
+        _edit(tokenizer / name, edit)
+    if "weights" in example:
+        _write_weights(tokenizer, example["weights"]["zero"])
+    settings = dict(example.get("spec") or {})
+    settings.pop("ignore", None)
+    for name in ("data", "eval_data"):
+        if name in example:
+            path = folder / f"{name}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8")
+            settings[name] = str(path)
+    return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page"))
+
+
+def _edit(path: Path, edit: Any) -> None:
+    if edit is None:
+        path.unlink()
+    elif isinstance(edit, dict):
+        value = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        value = {key: item for key, item in {**value, **edit}.items() if item is not None}
+        path.write_text(json.dumps(value), encoding="utf-8")
+    else:
+        path.write_text(str(edit), encoding="utf-8")
+
+
+def _rows(data: Any) -> list[Any]:
+    if isinstance(data, dict):
+        ((order, count),) = data.items()
+        rng = random.Random(0)
+        words = [[f"{topic}{i}" for i in range(12)] for topic in ("sea", "law", "soup", "star", "bike", "song")]
+        rows = []
+        for topic in words:
+            for _ in range(count // len(words)):
+                said = [" ".join(rng.choices(topic, k=12)) for _ in range(2)]
+                rows.append(_chat(*said))
+        if order == "shuffled":
+            rng.shuffle(rows)
+        return rows
+    return [_expanded(row) for row in data]
+
+
+def _chat(question: str, answer: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"repeat", "text"}:
+            return value["text"] * value["repeat"]
+        return {key: _expanded(item) for key, item in value.items()}
+    return [_expanded(item) for item in value] if isinstance(value, list) else value
+
+
+def _write_weights(folder: Path, zero: list[str]) -> None:
+    import tokenizers
+    from safetensors.numpy import save_file
+
+    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    rows = np.random.default_rng(0).normal(size=(backend.get_vocab_size(), 8)).astype(np.float32)
+    rows[[backend.token_to_id(token) for token in zero]] = 0
+    save_file({"model.embed_tokens.weight": rows}, folder / "model.safetensors")
