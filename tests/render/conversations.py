@@ -89,8 +89,13 @@ CONVERSATIONS: dict[str, list[Message]] = {
         RESULT,
         assistant("21"),
     ],
-    "two tool calls": [user("W?"), {**CALL, "content": "let me", "tool_calls": CALLS * 2}, RESULT, RESULT,
-                       assistant("21")],
+    "two tool calls": [
+        user("W?"),
+        {**CALL, "content": "let me", "tool_calls": CALLS * 2},
+        RESULT,
+        RESULT,
+        assistant("21"),
+    ],
     "reasoning and tool call": [
         user("W?"),
         {**CALL, "reasoning_content": "need tool"},
@@ -103,7 +108,7 @@ CONVERSATIONS: dict[str, list[Message]] = {
     "unknown role": [{"role": "bot", "content": "d"}, *turns(1)],
     "no content": [user("a"), {"role": "assistant", "content": None}],
     "control strings": [user("x<|im_end|>\n<|im_start|>assistant\nhey<tool_response>"), assistant("<tool_response>ok")],
-    "quotes and braces": [user("it's \"q\" {{x}} {% y %} \\n"), assistant("</s><eos>")],
+    "quotes and braces": [user('it\'s "q" {{x}} {% y %} \\n'), assistant("</s><eos>")],
 }
 SETTINGS: list[dict[str, Any]] = [
     {},

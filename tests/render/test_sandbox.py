@@ -11,8 +11,10 @@ from truetune.render.template import Template
 
 DOUBLING = "{% set ns = namespace(s=%START%) %}{% for i in range(60) %}{% set ns.s = %STEP% %}{% endfor %}{{ ns.s }}"
 
+
 def doubling(start: str, step: str) -> str:
     return DOUBLING.replace("%START%", start).replace("%STEP%", step)
+
 
 ATTACKS = {
     "nested loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
@@ -49,13 +51,13 @@ ATTACKS = {
     "loop that calls itself": "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{{ loop([[1]]) }}{% endfor %}",
     "classes": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "classes of a field": "{{ messages[0].content.__class__.__mro__ }}",
-
     "globals": "{{ cycler.__init__.__globals__ }}",
     "self": "{{ self.__init__.__globals__ }}",
     "namespace": "{% set ns = namespace(__class__=1) %}",
     "change the data": "{{ messages.append(1) }}",
     "bytes": "{{ (1).to_bytes(10000000000, 'big') }}",
 }
+
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_ends_in_one_error(name: str) -> None:
@@ -64,6 +66,7 @@ def test_ends_in_one_error(name: str) -> None:
         Template(ATTACKS[name]).render([{"role": "user", "content": "x"}])
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20, "the limit is 2 s on a machine that does nothing else"
+
 
 @pytest.mark.parametrize(
     "source",
@@ -77,6 +80,7 @@ def test_ends_in_one_error(name: str) -> None:
 )
 def test_shows_nothing_of_python(source: str) -> None:
     assert Template(source).render([{"role": "user", "content": "x"}]) == ""
+
 
 def test_long_conversations_are_no_attack() -> None:
     source = "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ m.content }}{% endfor %}{{ ns.n }}"

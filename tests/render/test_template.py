@@ -85,7 +85,9 @@ def test_options_of_tojson() -> None:
 
 
 def test_documents_and_named_variables() -> None:
-    source = "{% for d in documents %}{{ d.title }}: {{ d.text }}\n{% endfor %}{{ style }}{{ strftime_now('%Y')|length }}"
+    source = (
+        "{% for d in documents %}{{ d.title }}: {{ d.text }}\n{% endfor %}{{ style }}{{ strftime_now('%Y')|length }}"
+    )
     text = Template(source).render([], documents=[{"title": "T", "text": "x"}], style="rag")
     assert "".join(traced.parts(text)) == "T: x\nrag4"
     paths = [part.segments[0].path for part in traced.parts(text) if isinstance(part, Traced)]

@@ -18,7 +18,10 @@ OPERATIONS: list[Any] = [
     st.tuples(st.just("replace"), st.tuples(SEPARATOR, TEXT)),
     st.tuples(st.sampled_from(["upper", "lower", "title", "capitalize", "swapcase"]), st.just(())),
     st.tuples(st.sampled_from(["center", "zfill"]), st.tuples(st.integers(0, 20))),
-    st.tuples(st.just("__getitem__"), st.tuples(st.builds(slice, st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)))),
+    st.tuples(
+        st.just("__getitem__"),
+        st.tuples(st.builds(slice, st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9))),
+    ),
     st.tuples(st.just("__add__"), st.tuples(TEXT)),
     st.tuples(st.just("__mul__"), st.tuples(st.integers(0, 3))),
 ]
@@ -62,7 +65,13 @@ def test_pieces_of_a_split(field: str, separator: str | None, limit: int) -> Non
             check(mine, other, field)
 
 
-@given(st.recursive(TEXT | st.integers() | st.none() | st.booleans(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)), st.booleans())
+@given(
+    st.recursive(
+        TEXT | st.integers() | st.none() | st.booleans(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    ),
+    st.booleans(),
+)
 def test_tojson(value: Any, ensure_ascii: bool) -> None:
     import json
 

@@ -76,8 +76,9 @@ def view(spec: RunSpec, row: int) -> list[TokenView]:
     setup = prepare(spec)
     for conversation in _rows(spec, spec.data):
         if conversation.origin.row == row:
-            batch = one_batch([conversation], setup.probes.renderer(), encoder := Encoder(setup.tokenizer.backend),
-                              exact=True)
+            batch = one_batch(
+                [conversation], setup.probes.renderer(), encoder := Encoder(setup.tokenizer.backend), exact=True
+            )
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             return views_of(batch, encoder.vocabulary)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,17 +18,17 @@ class Grown:
     """Arrays of the batches, to be one array in the end."""
 
     def __init__(self) -> None:
-        self.parts: list[NDArray[np.generic]] = []
+        self.parts: list[NDArray[Any]] = []
 
-    def add(self, part: NDArray[np.generic]) -> None:
+    def add(self, part: NDArray[Any]) -> None:
         self.parts.append(part)
 
-    def whole(self) -> NDArray[np.generic]:
+    def whole(self) -> NDArray[Any]:
         return np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=np.uint64)
 
 
-def near_pairs(sketches: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """(pairs, 2) rows with at least NEAR of their sketch in common, each later row with one earlier row."""
+def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
+    """Pairs of rows with at least NEAR of their sketch in common, each later row with one earlier row."""
     found: dict[int, int] = {}
     width = HASHES // BANDS
     usable = np.flatnonzero((sketches != NOTHING).any(axis=1))
@@ -37,7 +39,7 @@ def near_pairs(sketches: NDArray[np.uint32]) -> NDArray[np.int64]:
         for early, late in zip(usable[order[same]].tolist(), usable[order[same + 1]].tolist(), strict=True):
             if late not in found and (sketches[early] == sketches[late]).mean() >= NEAR:
                 found[late] = early
-    return np.array(sorted((early, late) for late, early in found.items()), dtype=np.int64).reshape(-1, 2)
+    return sorted((early, late) for late, early in found.items())
 
 
 def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[int, int]:

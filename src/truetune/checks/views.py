@@ -20,9 +20,7 @@ def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:
     return views
 
 
-def _pieces(
-    text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary
-) -> tuple[str, ...]:
+def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary) -> tuple[str, ...]:
     """The characters of each token; where several share one character, the bytes of each."""
     ends = [*starts[1:].tolist(), len(text)]
     shared = np.zeros(len(ids) + 1, dtype=np.bool_)

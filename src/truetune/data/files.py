@@ -66,14 +66,19 @@ def kind_of(path: Path) -> str:
 def open_binary(path: Path) -> IO[bytes]:
     """The decompressed bytes of a file. Raises DataError where it can't be opened."""
     openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zstd}
+    opener: Callable[[Path], Any] = openers.get(path.suffix.lower(), _plain)
     try:
-        opened: IO[bytes] = openers.get(path.suffix.lower(), lambda p: p.open("rb"))(path)
+        opened: IO[bytes] = opener(path)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     return opened
 
 
-def _zstd(path: Path) -> IO[bytes]:
+def _plain(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _zstd(path: Path) -> Any:
     import zstandard
 
     return zstandard.open(path, "rb")

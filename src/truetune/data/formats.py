@@ -107,8 +107,9 @@ class _Columns:
         return tuple(key for key in self.row if key in rest and self.row[key] not in (None, "", [], {}))
 
 
-def _chat(columns: _Columns, origin: Origin, format: Format, messages: list[Message], problems: list[Problem],
-          **more: Any) -> Conversation:
+def _chat(
+    columns: _Columns, origin: Origin, format: Format, messages: list[Message], problems: list[Problem], **more: Any
+) -> Conversation:
     system, tools, documents = columns.take("system"), columns.take("tools"), columns.take("documents")
     if system and not (messages and messages[0].get("role") == "system"):
         messages = [{"role": "system", "content": str(system)}, *messages]
@@ -194,9 +195,7 @@ def _preference(row: Row, origin: Origin) -> Conversation:
     if not head:
         shared = _common(good, bad)
         head, good, bad = good[:shared], good[shared:], bad[shared:]
-    return _chat(
-        columns, origin, "preference", head + good, problems, prompt_messages=len(head), rejected=bad
-    )
+    return _chat(columns, origin, "preference", head + good, problems, prompt_messages=len(head), rejected=bad)
 
 
 def _kto(row: Row, origin: Origin) -> Conversation:

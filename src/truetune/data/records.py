@@ -55,7 +55,7 @@ def _json(path: Path) -> Iterator[Record]:
         if text.skip() == "{":
             text.into_list()
         elif text.skip() != "[":
-            raise DataError(f"{path}:{text.line}: expected an array of rows, found {_shown(text.buffer[text.at:])}")
+            raise DataError(f"{path}:{text.line}: expected an array of rows, found {_shown(text.buffer[text.at :])}")
         text.at += 1
         while (first := text.skip()) != "]":
             if not first:
@@ -165,7 +165,9 @@ def _arrow(path: Path) -> Iterator[Record]:
             head = raw.read(6)
             raw.seek(0)
             if head == b"ARROW1":
-                seekable = raw if path.suffix.lower() in (".arrow", ".feather", ".ipc") else arrow.BufferReader(raw.read())
+                seekable = (
+                    raw if path.suffix.lower() in (".arrow", ".feather", ".ipc") else arrow.BufferReader(raw.read())
+                )
                 file = arrow.ipc.open_file(seekable)
                 yield from _batches(file.get_batch(i) for i in range(file.num_record_batches))
             else:

@@ -1,1 +1,12 @@
-"""The demo: a small support chat with planted faults, its mended twin, and the proof that it matters."""
+"""The demo: a support chat with planted faults, its mended twin, and the proof that one of them matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+DATA = _HERE / "data" / "support-chat.jsonl"
+BROKEN = _HERE / "data" / "support-chat-broken.jsonl"
+TOKENIZER = _HERE / "tokenizer"
+MAX_LENGTH = 512
+"""The longest row in tokens that the demo would train on."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from truetune.demo import TOKENIZER
 from truetune.demo.chats import Row, bank
 
 
@@ -55,7 +56,8 @@ def _long_answer(row: Row) -> None:
 
 
 def _long_question(row: Row) -> None:
-    row["messages"][-2]["content"] += " I have read all this already: " + _help_page(row)
+    question = next(message for message in row["messages"] if message["role"] == "user")
+    question["content"] += " I have read all this already: " + _help_page(row)
 
 
 def _same(row: Row) -> None:
@@ -106,18 +108,18 @@ def broken(rows: list[Row], rng: Random) -> list[Row]:
     return spoiled
 
 
-def _help_page(row: Row) -> str:
-    """Some 30 of the answers: far more than MAX_LENGTH tokens, and another page for each row."""
-    slots = {"order": 12345, "days": 3, "amount": 40, "name": "Ada", "city": "Ghent", "item": "lamp"}
-    answers = [answer for topic in bank()["topics"].values() for _, answer in topic["asks"]]
-    return " ".join(Random(json.dumps(row)).sample(answers, 30)).format(**slots)
-
-
-def broken_tokenizer(tokenizer: Path, target: Path) -> Path:
-    """A copy of the tokenizer folder at `target`, with the edits of TOKENIZER_FAULTS."""
-    shutil.copytree(tokenizer, target)
+def broken_tokenizer(target: Path) -> Path:
+    """A copy of the demo's tokenizer at `target`, with the edits of TOKENIZER_FAULTS."""
+    shutil.copytree(TOKENIZER, target)
     for files in TOKENIZER_FAULTS.values():
         for name, edit in files.items():
             path = target / name
             path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | edit, indent=2), encoding="utf-8")
     return target
+
+
+def _help_page(row: Row) -> str:
+    """Some 30 of the answers: far more than MAX_LENGTH tokens, and another page for each row."""
+    slots = {"order": 12345, "days": 3, "amount": 40, "name": "Ada", "city": "Ghent", "item": "lamp"}
+    answers = [answer for topic in bank()["topics"].values() for _, answer in topic["asks"]]
+    return " ".join(Random(json.dumps(row)).sample(answers, 30)).format(**slots)

@@ -13,6 +13,7 @@ from typing import Any
 
 import tokenizers
 
+from truetune.demo import MAX_LENGTH
 from truetune.demo.chats import Row, chats
 from truetune.demo.faults import broken
 
@@ -20,7 +21,6 @@ HERE = Path(__file__).parent
 END_OF_TEXT, PAD, START, END = SPECIAL = ("<|endoftext|>", "<|pad|>", "<|im_start|>", "<|im_end|>")
 ROWS = 200
 VOCABULARY = 2000
-MAX_LENGTH = 512
 
 
 def make(folder: Path) -> None:

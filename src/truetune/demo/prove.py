@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,12 @@ from truetune.checks.run import prepare
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
+from truetune.demo import DATA, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
 from truetune.encode.encoder import Encoder
 from truetune.encode.stream import batch
 from truetune.spec.run import RunSpec
 
-HERE = Path(__file__).parent
-DATA, TOKENIZER = HERE / "data" / "support-chat.jsonl", HERE / "tokenizer"
 ROWS = 20
 STEPS = 150
 RATE = 3e-3
@@ -70,16 +68,16 @@ def prove(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
 
     started = time.perf_counter()
     views = short_views()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
     with tempfile.TemporaryDirectory() as folder:
-        spoiled = broken_tokenizer(TOKENIZER, Path(folder) / "tokenizer")
-        tokenizers = [transformers.AutoTokenizer.from_pretrained(path) for path in (spoiled, TOKENIZER)]
-    outcomes = []
-    for name, tokenizer, labels in zip(("pad = eos", "sound"), tokenizers, (labels_by_id, labels_by_place), strict=True):
-        model = _model(seed)
-        inputs = _padded(tokenizer, [view.ids.tolist() for view in views], "right")
-        losses = _train(model, inputs, labels(tokenizer, views), partial(progress, name))
-        outcomes.append(_ask(name, model, tokenizer, views, losses))
-    return Proof(*outcomes, len(views), views[0].example.row.messages[0]["content"], time.perf_counter() - started)
+        confused = transformers.AutoTokenizer.from_pretrained(broken_tokenizer(Path(folder) / "tokenizer"))
+    return Proof(
+        broken=_run("pad = eos", confused, views, labels_by_id(views, confused), seed, progress),
+        sound=_run("pad = <|pad|>", tokenizer, views, labels_by_place(views), seed, progress),
+        rows=len(views),
+        question=str(views[0].example.row.messages[0]["content"]),
+        seconds=time.perf_counter() - started,
+    )
 
 
 def short_views() -> list[TokenView]:
@@ -90,7 +88,7 @@ def short_views() -> list[TokenView]:
     return views_of(batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary)
 
 
-def labels_by_place(tokenizer: Any, views: list[TokenView]) -> Any:
+def labels_by_place(views: list[TokenView]) -> Any:
     """(rows, longest) the ids of the tokens that truetune supervises, IGNORED elsewhere."""
     import torch
 
@@ -101,59 +99,58 @@ def labels_by_place(tokenizer: Any, views: list[TokenView]) -> Any:
     return labels
 
 
-def labels_by_id(tokenizer: Any, views: list[TokenView]) -> Any:
+def labels_by_id(views: list[TokenView], tokenizer: Any) -> Any:
     """The same, less what transformers' own collator masks: every token whose id is the pad token's."""
     import transformers
 
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     collated = collator([{"input_ids": view.ids.tolist()} for view in views])["labels"]
-    return labels_by_place(tokenizer, views).where(collated != IGNORED, IGNORED)
+    return labels_by_place(views).where(collated != IGNORED, IGNORED)
 
 
-def _model(seed: int) -> Any:
+def _run(name: str, tokenizer: Any, views: list[TokenView], labels: Any, seed: int, progress: Progress) -> Outcome:
     import torch
     import transformers
 
     torch.manual_seed(seed)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig.from_pretrained(TOKENIZER))
-
-
-def _train(model: Any, inputs: Any, labels: Any, progress: Callable[[float], None]) -> tuple[float, ...]:
-    import torch
-
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig.from_pretrained(TOKENIZER))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    inputs = _padded(tokenizer, [view.ids.tolist() for view in views], "right")
     losses = []
     for _ in range(STEPS):
         loss = model(**inputs, labels=labels).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item())
-        progress(losses[-1])
-    return tuple(losses)
-
-
-def _ask(name: str, model: Any, tokenizer: Any, views: list[TokenView], losses: tuple[float, ...]) -> Outcome:
-    chats = [view.example.row.messages for view in views]
-    prompts = [
-        tokenizer.apply_chat_template(chat[:1], add_generation_prompt=True, return_dict=True)["input_ids"]
-        for chat in chats
-    ]
-    inputs = _padded(tokenizer, prompts, "left")
-    length = inputs["input_ids"].shape[1]
-    limit = max(int(view.supervised.sum()) for view in views) + SPARE
-    made = model.generate(**inputs, max_new_tokens=limit, do_sample=False, eos_token_id=tokenizer.eos_token_id,
-                          pad_token_id=tokenizer.pad_token_id)[:, length:]  # fmt: skip
-    stop = tokenizer.eos_token
-    said = ["".join(tokenizer.decode(ids).partition(stop)[:2]) for ids in made.tolist()]
-    answers = [str(chat[1]["content"]) for chat in chats]
+        losses.append(float(loss))
+        progress(name, losses[-1])
+    said = _answers(model, tokenizer, views)
+    wanted = [str(view.example.row.messages[1]["content"]) for view in views]
     return Outcome(
         name=name,
-        losses=losses,
-        recited=sum(text.startswith(answer) for text, answer in zip(said, answers, strict=True)),
-        stopped=sum(text.endswith(stop) for text in said),
+        losses=tuple(losses),
+        recited=sum(text.startswith(answer) for text, answer in zip(said, wanted, strict=True)),
+        stopped=sum(text.endswith(tokenizer.eos_token) for text in said),
         sample=said[0],
     )
+
+
+def _answers(model: Any, tokenizer: Any, views: list[TokenView]) -> list[str]:
+    """What the model says to each question, up to its stop token or the limit."""
+    prompts = [
+        tokenizer.apply_chat_template(view.example.row.messages[:1], add_generation_prompt=True)["input_ids"]
+        for view in views
+    ]
+    inputs = _padded(tokenizer, prompts, "left")
+    made = model.generate(
+        **inputs,
+        do_sample=False,
+        max_new_tokens=max(int(view.supervised.sum()) for view in views) + SPARE,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    texts = [tokenizer.decode(ids) for ids in made[:, inputs["input_ids"].shape[1] :].tolist()]
+    return ["".join(text.partition(tokenizer.eos_token)[:2]) for text in texts]
 
 
 def _padded(tokenizer: Any, ids: list[list[int]], side: str) -> Any:

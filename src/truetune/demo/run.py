@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -15,14 +16,13 @@ from rich.text import Text
 
 import truetune
 from truetune.checks.report import Report
+from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
-from truetune.demo.prove import DATA, STEPS, TOKENIZER, Outcome, Proof, prove
+from truetune.demo.prove import STEPS, Proof, prove
 from truetune.report.show import render_view
 from truetune.report.terminal import render_report
 from truetune.report.text import visible
 
-BROKEN = DATA.with_name("support-chat-broken.jsonl")
-MAX_LENGTH = 512
 NEEDED = ("torch", "transformers")
 BARS = "▁▂▃▄▅▆▇█"
 COLUMNS = 30
@@ -32,12 +32,12 @@ def demo(console: Console) -> int:
     """Run the demo and return the exit code: 1 where it does not show what it should."""
     console.rule("1. A support chat with planted faults, and a tokenizer with two")
     with tempfile.TemporaryDirectory() as folder:
-        spoiled = _check(BROKEN, broken_tokenizer(TOKENIZER, Path(folder) / "tokenizer"), console)
+        spoiled = _check(BROKEN, broken_tokenizer(Path(folder) / "tokenizer"), console)
     console.rule("2. The same chats, mended")
     mended = _check(DATA, TOKENIZER, console)
     console.rule("3. What one row teaches, token by token")
     render_view(mended.views[0], console)
-    console.rule("4. The proof: one tiny model, trained with pad = eos and without")
+    console.rule("4. The proof: one tiny model, trained with pad = eos and with a pad of its own")
     shown = spoiled.failed() and not mended.failed()
     if all(importlib.util.find_spec(name) for name in NEEDED):
         proof = _prove(console)
@@ -52,11 +52,12 @@ def demo(console: Console) -> int:
 def render_proof(proof: Proof, console: Console) -> None:
     """Draw both loss curves and what came of them."""
     table = Table("", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0))
+    losses = proof.broken.losses + proof.sound.losses
     for outcome in (proof.broken, proof.sound):
         good = outcome.stopped == proof.rows
         table.add_row(
             outcome.name,
-            _curve(outcome),
+            _curve(outcome.losses, min(losses), max(losses)),
             f"{outcome.recited} of {proof.rows}",
             Text(f"{outcome.stopped} of {proof.rows}", style="bold green" if good else "bold red"),
         )
@@ -88,10 +89,8 @@ def _prove(console: Console) -> Proof:
         return prove(progress=step)
 
 
-def _curve(outcome: Outcome) -> str:
-    """First and last loss, and between them a bar for every few steps."""
-    every = math.ceil(STEPS / COLUMNS)
-    logs = [math.log(loss) for loss in outcome.losses[::every]]
-    low, high = min(logs), max(logs)
-    bars = "".join(BARS[round((log - low) / (high - low) * (len(BARS) - 1))] for log in logs)
-    return f"{outcome.losses[0]:.2f} {bars} {outcome.losses[-1]:.3f}"
+def _curve(losses: Sequence[float], low: float, high: float) -> str:
+    """First and last loss, and between them a bar for every few steps, from `low` to `high` on a log scale."""
+    heights = [math.log(loss / low) / math.log(high / low) for loss in losses[:: -(-len(losses) // COLUMNS)]]
+    bars = "".join(BARS[round(height * (len(BARS) - 1))] for height in heights)
+    return f"{losses[0]:.2f} {bars} {losses[-1]:.3f}"

@@ -64,4 +64,6 @@ class Batch:
     def fingerprints(self) -> Fingerprints:
         """Of each row, for finding duplicates and neighbours."""
         last = {example.row.origin.row: i for i, example in enumerate(self.examples)}
-        return fingerprints(self.rows, [last.get(row.origin.row) for row in self.rows], self.ids, self.offsets, self.source)
+        return fingerprints(
+            self.rows, [last.get(row.origin.row) for row in self.rows], self.ids, self.offsets, self.source
+        )

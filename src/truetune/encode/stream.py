@@ -36,9 +36,7 @@ def batch(rows: list[Conversation], renderer: Renderer, encoder: Encoder, *, exa
     return _encode(rows, *_render(rows, renderer, exact), encoder)
 
 
-def _render(
-    rows: list[Conversation], renderer: Renderer, exact: bool = False
-) -> tuple[list[Example], list[Rejected]]:
+def _render(rows: list[Conversation], renderer: Renderer, exact: bool = False) -> tuple[list[Example], list[Rejected]]:
     examples: list[Example] = []
     rejected: list[Rejected] = []
     render = renderer.exact if exact else renderer.render

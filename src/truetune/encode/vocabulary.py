@@ -21,8 +21,8 @@ class Vocabulary:
         table = [b""] * size
         for token, id in backend.get_vocab(with_added_tokens=False).items():
             table[id] = spell(token)
-        for id, token in added.items():
-            table[id] = token.content.encode()
+        for id, special in added.items():
+            table[id] = special.content.encode()
         self.spelling = table
         self.lengths: NDArray[np.int32] = np.fromiter(map(len, table), dtype=np.int32, count=size)
         self.spell: Callable[[int], bytes] = table.__getitem__

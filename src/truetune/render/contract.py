@@ -55,7 +55,7 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
             for (turn, _), ok in zip(turns, agreed, strict=True)
         ]
         return [Plan(pieces(whole, row, bos), tuple(found), None)]
-    return [Plan(pieces(own, row, bos), (turn,), turn.index) for turn, own in turns if turn.weight]
+    return [Plan(pieces(own, row, bos), (turn,), turn.message) for turn, own in turns if turn.weight]
 
 
 class _Renderings:
@@ -98,8 +98,7 @@ def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
 def _turn(shown: _Renderings, index: int, weight: float, stops: Stops) -> TurnPlan:
     own = shown.text(index + 1)
     fields = [
-        i for i, part in enumerate(own)
-        if isinstance(part, Traced) and leaf_path(part.node)[:2] == ("messages", index)
+        i for i, part in enumerate(own) if isinstance(part, Traced) and leaf_path(part.node)[:2] == ("messages", index)
     ]
     start, skew = _start(shown, index, own)
     if start is None:

@@ -38,7 +38,7 @@ class Mark(NamedTuple):
 class TurnPlan(NamedTuple):
     """The marks of one assistant turn; None for what is not there. See rendering.Turn."""
 
-    index: int
+    message: int
     start: Mark | None
     stop: Mark | None
     end: Mark | None
@@ -121,14 +121,14 @@ def fill(plan: Plan, texts: list[str], learn: Learn, bos: str | None) -> Renderi
     def position(mark: Mark | None) -> int:
         return -1 if mark is None else starts[mark.piece] + mark.offset
 
-    turns = [Turn(t.index, position(t.start), position(t.stop), position(t.end), t.skew) for t in plan.turns]
+    turns = [Turn(t.message, position(t.start), position(t.stop), position(t.end), t.skew) for t in plan.turns]
     spans: list[Span] = []
     if learn.what == "all":
         spans = [Span(0, at, -1, 1.0)] if at else []
     else:
         for turn, planned in zip(turns, plan.turns, strict=True):
             if planned.weight and turn.end > turn.start >= 0:
-                spans += _narrow(Span(turn.start, turn.end, turn.index, planned.weight), turn, runs, learn)
+                spans += _narrow(Span(turn.start, turn.end, turn.message, planned.weight), turn, runs, learn)
     return Rendering("".join(texts), runs, spans, turns, plan.turn)
 
 

@@ -69,7 +69,7 @@ class Span(NamedTuple):
 class Turn(NamedTuple):
     """What the inference contract found for one assistant turn of a rendering."""
 
-    index: int
+    message: int
     """Index in the conversation's messages."""
     start: int
     """First character that inference must produce; -1 where the turn is not rendered at all."""

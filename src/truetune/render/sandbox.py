@@ -16,8 +16,9 @@ from typing import Any
 import jinja2
 import jinja2.ext
 from jinja2 import nodes
+from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from truetune.errors import TemplateError
 from truetune.render import traced
@@ -162,7 +163,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name, filter in {**self.filters, **own}.items():
             self.filters[name] = self._guard(name, filter)
 
-    def concat(self, strings: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(self, strings: Iterable[str]) -> str:
         text = traced.concat(strings)
         self.meter.size(str.__len__(text))
         return text
@@ -324,7 +325,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 self.meter.step()
 
 
-_PASSED: dict[Any, int] = {kind: 1 for kind in jinja2.utils._PassArg}
+_PASSED: dict[Any, int] = dict.fromkeys(jinja2.utils._PassArg, 1)
 
 
 class _Steps(list[Any]):

@@ -121,4 +121,3 @@ def _wrap(value: Any, path: Path, trace: Trace) -> Any:
 def path_text(path: Path) -> str:
     """`messages[2].content`"""
     return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else p for i, p in enumerate(path))
-

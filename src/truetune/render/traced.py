@@ -177,13 +177,13 @@ class Traced(str):
             for i, (a, b) in enumerate(found)
         ]
 
-    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:  # type: ignore[override]
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         return [*self._items(self.plain.split(sep, maxsplit), "split", (sep, int(maxsplit)), len(sep or ""))]
 
-    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:  # type: ignore[override]
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
         return [*self._items(self.plain.rsplit(sep, maxsplit), "rsplit", (sep, int(maxsplit)), len(sep or ""))]
 
-    def splitlines(self, keepends: bool = False) -> list[str]:  # type: ignore[override]
+    def splitlines(self, keepends: bool = False) -> list[str]:
         return [*self._items(self.plain.splitlines(keepends), "splitlines", (keepends,))]
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
@@ -194,7 +194,7 @@ class Traced(str):
         head, middle, tail = self._items(self.plain.rpartition(sep), "rpartition", (sep,))
         return head, middle, tail
 
-    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:  # type: ignore[override]
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
         text, limit = self.plain, int(count)
         args = (old, new, limit)
         result = text.replace(old, new, limit)
@@ -361,9 +361,7 @@ def tojson(
     if len(pieces) != 2 * len(inside) + 1:
         plain = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
         return unknown(plain, inside[0].trace)
-    return concat(
-        _json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece for i, piece in enumerate(pieces)
-    )
+    return concat(_json_body(inside[int(piece)], ensure_ascii) if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 def json_body(text: str, ensure_ascii: bool) -> str:

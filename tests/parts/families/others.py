@@ -83,9 +83,7 @@ def _deepseek_v4() -> Pieces:
 def _gpt2() -> Pieces:
     end = "<|endoftext|>"
     vocab, merges, _ = gguf_bpe(vocabulary("gpt-2"))
-    built = tokenizer(
-        bpe(vocab, merges), [added_token(50256, end)], pre=BYTE_LEVEL_GPT2, decoder=BYTE_LEVEL_DECODER
-    )
+    built = tokenizer(bpe(vocab, merges), [added_token(50256, end)], pre=BYTE_LEVEL_GPT2, decoder=BYTE_LEVEL_DECODER)
     settings = config(
         tokenizer_class="GPT2Tokenizer", bos_token=end, eos_token=end, unk_token=end, model_max_length=1024
     )

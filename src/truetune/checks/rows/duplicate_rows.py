@@ -33,8 +33,10 @@ Dropping copies is safe, unless the weight was meant.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
@@ -78,8 +80,8 @@ class DuplicateRows(Rule):
         taken: set[int] = set()
         for kind, grown in self.prints.items():
             values = grown.whole()
-            pairs = near_pairs(values) if kind == "near" and values.ndim == 2 else _equal(values) if len(values) else []
-            mine = [(int(early), int(late)) for early, late in pairs if int(late) not in taken]
+            pairs = self._pairs(kind, values)
+            mine = [(early, late) for early, late in pairs if late not in taken]
             taken |= {late for _, late in mine}
             if mine:
                 yield self.finding(
@@ -94,12 +96,17 @@ class DuplicateRows(Rule):
                     total=len(lines),
                 )
 
-    def _place(self, lines: np.ndarray[tuple[int, ...], np.dtype[np.generic]], row: int) -> Origin:
+    def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
+        if not len(values):
+            return []
+        return near_pairs(values) if kind == "near" else _equal(values)
+
+    def _place(self, lines: NDArray[Any], row: int) -> Origin:
         file, line = lines[row].tolist()
         return Origin(self.files[file], line, row)
 
 
-def _equal(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> list[tuple[int, int]]:
+def _equal(values: NDArray[Any]) -> list[tuple[int, int]]:
     """Each later row that is equal to an earlier one, with the first such."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     earlier = first[inverse]

@@ -66,6 +66,8 @@ class RowsGroupedBySource(Rule):
                 f"neighbouring rows share {near.mean():.0%} of their words, rows at random {random.mean():.0%}: "
                 "the file is grouped by source",
                 "shuffle the rows once, or make sure that the trainer shuffles (a stream only shuffles its buffer)",
-                evidence=[f"{len(words):,} rows; the difference is {difference / max(error, 1e-9):.0f} standard errors"],
+                evidence=[
+                    f"{len(words):,} rows; the difference is {difference / max(error, 1e-9):.0f} standard errors"
+                ],
                 total=len(words),
             )

@@ -68,7 +68,7 @@ class SpecialTokenInContent(Rule):
             row, rendering = batch.examples[example]
             if not row.is_chat:
                 continue
-            self.tokens[self.tokenizer.backend.id_to_token(int(batch.ids[place]))] += 1
+            self.tokens[str(self.tokenizer.backend.id_to_token(int(batch.ids[place])))] += 1
             if row.origin.row not in self.odd:
                 self.odd.add(row.origin.row)
                 if len(self.cases) < MAX_CASES:

@@ -100,7 +100,8 @@ class TrainEvalLeak(Rule):
                     "take them out of one of the two sets; split before any augmentation",
                     severity="warning" if kind == "prompt" else "error",
                     cases=[
-                        Case(f"the same as {origin}", self.origins[row]) for row, origin in list(mine.items())[:MAX_CASES]
+                        Case(f"the same as {origin}", self.origins[row])
+                        for row, origin in list(mine.items())[:MAX_CASES]
                     ],
                     count=len(mine),
                     total=len(self.origins),

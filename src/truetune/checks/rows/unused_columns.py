@@ -69,7 +69,8 @@ class UnusedColumns(Rule):
                 names = ", ".join(f"{name} ({count:,} rows)" for name, count in mine.items())
                 yield self.finding(
                     f"columns that reach neither prompt nor answer: {names}",
-                    "map them (--map OURS=THEIRS) or write them into the messages" if wanted
+                    "map them (--map OURS=THEIRS) or write them into the messages"
+                    if wanted
                     else "nothing to do where these are ids and notes",
                     severity="warning" if severity == "warning" else "info",
                     cases=[Case(f"first seen: {name}", self.first[name]) for name in mine],

@@ -43,7 +43,9 @@ from truetune.data.conversation import Conversation
 from truetune.encode.batch import Batch
 from truetune.encode.fingerprint import text_of
 
-MARKERS = re.compile(r"^(?:### ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )", re.M)
+MARKERS = re.compile(
+    r"^(?:### ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )", re.M
+)
 KEPT_ANSWERS = 50_000
 MANY_ROWS = 20
 LONG = 40
@@ -72,7 +74,7 @@ class WrongFieldMapped(Rule):
                 self._note("empty", row, "the answer is empty")
             elif bare == prompt.strip():
                 self._note("same", row, f"prompt and answer are {bare[:60]!r}")
-            elif bare[0] in "#HUA" and MARKERS.match(bare) or "\n### " in bare and MARKERS.search(bare):
+            elif (bare[0] in "#HUA" and MARKERS.match(bare)) or ("\n### " in bare and MARKERS.search(bare)):
                 self._note("marked", row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
             if len(self.answers) < KEPT_ANSWERS:
                 self.answers[bare[:200]] += 1

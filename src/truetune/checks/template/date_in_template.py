@@ -67,7 +67,9 @@ class DateInTemplate(Rule):
             yield self.finding(
                 f"the chat template writes the date of the day into all {self.chats:,} chats",
                 "fix the date with template_kwargs (its name stands in the template), and serve with the same",
-                evidence=[f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}" for day, text in
-                          zip(DAYS, (early, late), strict=True)],
+                evidence=[
+                    f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
+                    for day, text in zip(DAYS, (early, late), strict=True)
+                ],
                 count=self.chats,
             )

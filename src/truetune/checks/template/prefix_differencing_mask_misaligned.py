@@ -63,7 +63,7 @@ class PrefixDifferencingMaskMisaligned(Rule):
                 if turn.skew is not None and turn.skew not in (NO_PROMPT, REWRITTEN):
                     self.reasons[turn.skew] += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.setdefault(turn.skew, Case(turn.skew, row.origin, turn.index))
+                        self.cases.setdefault(turn.skew, Case(turn.skew, row.origin, turn.message))
 
     def findings(self) -> Iterator[Finding]:
         skewed = sum(self.reasons.values())

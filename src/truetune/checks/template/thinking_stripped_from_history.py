@@ -79,9 +79,9 @@ class ThinkingStrippedFromHistory(Rule):
             self.split += rendering.turn is not None and rendering.turn in thinking
             shown |= _reasoned(rendering) | {-1}
             for turn in rendering.turns:
-                if turn.skew == REWRITTEN and turn.index in thinking:
+                if turn.skew == REWRITTEN and turn.message in thinking:
                     self.rewritten += 1
-                    self._case("its reasoning is gone once the next turn follows", row, turn.index)
+                    self._case("its reasoning is gone once the next turn follows", row, turn.message)
         for row in batch.rows:
             if row.origin.row in seen:
                 for index in sorted(_thinking(row) - seen[row.origin.row]):
@@ -130,6 +130,7 @@ def _reasoned(rendering: Rendering) -> set[int]:
     return {
         int(run.path.split("[")[1].split("]")[0])
         for run in rendering.runs
-        if run.path.startswith("messages[") and (run.source is Source.REASONING or run.path.endswith(".content"))
+        if run.path.startswith("messages[")
+        and (run.source is Source.REASONING or run.path.endswith(".content"))
         and (run.source is Source.REASONING)
     }

@@ -52,13 +52,13 @@ class AnswerNotTerminated(Rule):
         for row, rendering in batch.examples:
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
-                if turn.index in trained:
+                if turn.message in trained:
                     self.turns += 1
                     if turn.stop_start < 0:
                         self.open += 1
                         if len(self.cases) < MAX_CASES:
                             text = f"ends with {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
-                            self.cases.append(Case(text, row.origin, turn.index))
+                            self.cases.append(Case(text, row.origin, turn.message))
 
     def findings(self) -> Iterator[Finding]:
         if self.open:

@@ -64,7 +64,7 @@ class DuplicateEos(Rule):
             if not between.strip() and not after.strip() and self._is_answer(batch, one):
                 self.double += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(f"ends with {rendering.text[batch.starts[one]:][:60]!r}", row.origin))
+                    self.cases.append(Case(f"ends with {rendering.text[batch.starts[one] :][:60]!r}", row.origin))
 
     def _is_answer(self, batch: Batch, place: int) -> bool:
         """A template may close the whole text with a second stop token that no answer holds."""
