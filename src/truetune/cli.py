@@ -119,7 +119,7 @@ def check(
         raise UsageError("no data is named; give files after `truetune check`, or `data:` in truetune.yaml")
     if source is not None and not quiet:
         click.echo(f"settings from {source}", err=True)
-    with _bar(no_progress or quiet) as progress:
+    with _Bar(no_progress or quiet) as progress:
         report = run(spec, progress=progress)
     if html is not None:
         from truetune.report.html import page
@@ -235,7 +235,7 @@ def _console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-class _bar:
+class _Bar:
     """A progress bar on stderr, on a terminal alone."""
 
     def __init__(self, off: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -36,6 +37,10 @@ def refill(value: Any, choose: Any) -> Any:
     return choose() if isinstance(value, str) else value
 
 
+def hostile(rng: random.Random) -> str:
+    return rng.choice(HOSTILE) if rng.random() < 0.5 else "plain text"
+
+
 def outcome(render: Any, row: Conversation) -> Any:
     try:
         return [(r.text, r.runs, r.spans, r.turns, r.turn) for r in render(row)]
@@ -64,7 +69,7 @@ def test_filled_rows_equal_rendered_rows_on_every_template() -> None:
         for row in rows(lambda: "plain text"):
             outcome(renderer.render, row)
         for _ in range(2):
-            for row in rows(lambda: rng.choice(HOSTILE) if rng.random() < 0.5 else "plain text"):
+            for row in rows(partial(hostile, rng)):
                 before = renderer.filled
                 made, wanted = outcome(renderer.render, row), outcome(exact.exact, row)
                 filled += renderer.filled - before

@@ -18,7 +18,7 @@ def doubling(start: str, step: str) -> str:
 
 ATTACKS = {
     "nested loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-    "nested loops with output": "{% for i in range(99999) %}{% for j in range(99999) %}xxxxxxxx{% endfor %}{% endfor %}",
+    "nested loops with output": "{% for i in range(99999) %}{% for j in range(99999) %}xxxx{% endfor %}{% endfor %}",
     "giant range": "{{ range(10 ** 12) | list }}",
     "repeat": "{{ 'a' * 10000000000 }}",
     "repeat from the right": "{{ 10000000000 * 'a' }}",
@@ -83,6 +83,9 @@ def test_shows_nothing_of_python(source: str) -> None:
 
 
 def test_long_conversations_are_no_attack() -> None:
-    source = "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ m.content }}{% endfor %}{{ ns.n }}"
+    source = (
+        "{% set ns = namespace(n=0) %}"
+        "{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ m.content }}{% endfor %}{{ ns.n }}"
+    )
     messages = [{"role": "user", "content": "word " * 2000}] * 300
     assert str(Template(source).render(messages)).endswith("300")

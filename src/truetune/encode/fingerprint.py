@@ -53,7 +53,7 @@ def fingerprints(
     offsets: NDArray[np.int64],
     source: NDArray[np.uint8],
 ) -> Fingerprints:
-    """Fingerprints of rows; `examples` is the example of each row that holds all its turns, None where there is none."""
+    """Fingerprints of rows; `examples` holds the number of each row's longest example, None where it has none."""
     texts = [_contents(row) for row in rows]
     joined = ["\x1f".join(turns) for turns in texts]
     prompts = ["\x1f".join(turns[:-1]) for turns in texts]

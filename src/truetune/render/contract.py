@@ -141,10 +141,8 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
     if places:
         at, token = min(places, key=lambda place: (place[0], -len(place[1])))
         return Mark(closing.piece, at), len(token)
-    last = None
-    for last in stops.control.finditer(tail, closing.offset) if stops.control else ():
-        pass
-    return (Mark(closing.piece, last.start()), len(last[0])) if last else None
+    found = list(stops.control.finditer(tail, closing.offset)) if stops.control else []
+    return (Mark(closing.piece, found[-1].start()), len(found[-1][0])) if found else None
 
 
 def _agrees(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> bool:

@@ -10,7 +10,8 @@ Such rows stop a run in the middle of its preparation, or are left out where a t
 ```yaml
 files:
   chat_template.jinja: >-
-    {% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}<|im_start|>{{ m.role }}
+    {% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}
+    <|im_start|>{{ m.role }}
     {{ m.content }}<|im_end|>
     {% endfor %}
 data:

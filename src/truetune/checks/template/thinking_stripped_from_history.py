@@ -15,7 +15,8 @@ spec: {history: single}
 files:
   chat_template.jinja: >-
     {% for m in messages %}<|im_start|>{{ m.role }}
-    {% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}<|im_end|>
+    {% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}
+    {{ m.content }}<|im_end|>
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
     {% endif %}
 data:
@@ -105,7 +106,7 @@ class ThinkingStrippedFromHistory(Rule):
             )
         elif self.split:
             yield self.finding(
-                f"the template drops reasoning from earlier turns, so {self.split:,} turns became examples of their own",
+                f"the template drops reasoning from earlier turns, so {self.split:,} turns are examples of their own",
                 "nothing to do: `history: as-served` trains each as it will be served",
                 severity="info",
                 count=self.split,

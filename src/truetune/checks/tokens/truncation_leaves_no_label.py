@@ -68,8 +68,8 @@ class TruncationLeavesNoLabel(Rule):
     def findings(self) -> Iterator[Finding]:
         if self.empty:
             yield self.finding(
-                f"{self.empty:,} of {self.examples:,} examples have no supervised token within {self.spec.max_length:,} "
-                "tokens",
+                f"{self.empty:,} of {self.examples:,} examples have no supervised token within "
+                f"{self.spec.max_length:,} tokens",
                 "raise max_length, or drop these rows",
                 cases=self.cases,
                 count=self.empty,
