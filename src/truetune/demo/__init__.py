@@ -1,4 +1,4 @@
-"""The demo: a support chat with planted faults, its mended twin, and the proof that one of them matters."""
+"""The demo: a small data set with planted faults beside its mended twin, and the proof by training."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ DATA = _HERE / "data" / "support-chat.jsonl"
 BROKEN = _HERE / "data" / "support-chat-broken.jsonl"
 TOKENIZER = _HERE / "tokenizer"
 MAX_LENGTH = 512
-"""The longest row in tokens that the demo would train on."""
+"""Longest example of the demo's runs, in tokens."""

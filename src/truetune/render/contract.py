@@ -105,7 +105,8 @@ def _turn(shown: _Renderings, index: int, weight: float, stops: Stops) -> TurnPl
         if not fields:
             return TurnPlan(index, None, None, None, skew, 0.0)
         start = Mark(fields[0], 0)
-    closing = Mark(fields[-1] + 1, 0) if fields and fields[-1] >= start.piece else start
+    inside = [i for i in range(start.piece, len(own)) if isinstance(own[i], Traced)]
+    closing = Mark(inside[-1] + 1, 0) if inside else start
     found = _stop(own, closing, stops)
     if found is None:
         return TurnPlan(index, start, None, closing, skew, weight)

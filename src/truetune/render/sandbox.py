@@ -11,7 +11,7 @@ import datetime
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import jinja2
 import jinja2.ext
@@ -77,14 +77,14 @@ class Meter:
         if size > MAX_SIZE or self.made > MAX_TOTAL:
             raise TemplateError(
                 f"the chat template tried to make a value of {size:,} characters or entries from one conversation "
-                f"(the limits are {MAX_SIZE:,}, and {MAX_TOTAL:,} in all); look for a repeat or a width that is too large"
+                f"(the limits are {MAX_SIZE:,}, and {MAX_TOTAL:,} in all); is a repeat or a width too large?"
             )
 
 
 class Generation(jinja2.ext.Extension):
     """`{% generation %}...{% endgeneration %}`: a mark for trainers, which adds nothing to the text."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
