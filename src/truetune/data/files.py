@@ -6,6 +6,7 @@ import bz2
 import difflib
 import glob
 import gzip
+import io
 import json
 import lzma
 from collections.abc import Callable, Iterable
@@ -81,7 +82,7 @@ def _plain(path: Path) -> IO[bytes]:
 def _zstd(path: Path) -> Any:
     import zstandard
 
-    return zstandard.open(path, "rb")
+    return io.BufferedReader(zstandard.open(path, "rb"))
 
 
 def _folder(folder: Path) -> list[Source]:

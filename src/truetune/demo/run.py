@@ -39,7 +39,7 @@ def demo(console: Console) -> int:
         _title(console, "4. The proof: the same tiny model, trained with pad = eos and without")
         missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
         if missing:
-            console.print(f"left out, as {' and '.join(missing)} is not installed: pip install 'truetune[train]'")
+            console.print(Text(f"left out, as {' and '.join(missing)} is not installed: pip install 'truetune[train]'"))
             return int(not broken.failed() or bool(mended.findings))
         _draw(_proof(console), console)
     return int(not broken.failed() or bool(mended.findings))

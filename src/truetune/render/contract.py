@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
@@ -34,6 +35,7 @@ class Stops(NamedTuple):
 
 
 def stops_of(known: Iterable[str], control: Iterable[str]) -> Stops:
+    """Stops from the tokens that are known to end turns, and all control tokens."""
     pattern = "|".join(re.escape(token) for token in sorted(control, key=len, reverse=True))
     return Stops(tuple(known), re.compile(pattern) if pattern else None)
 
@@ -47,7 +49,7 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
     whole = shown.text(len(row.messages))
     bos = template.special.get("bos_token")
     weights = _weights(row, spec)
-    turns = [(_turn(shown, i, weights[i], stops), shown.text(i + 1)) for i in weights]
+    turns = [(_turn(shown, i, weights[i], stops), shown.through(i)) for i in weights]
     agreed = [_agrees(turn, own, whole, trace) for turn, own in turns]
     if all(agreed) or spec.history == "single" or spec.learn.what == "all":
         found = [
@@ -73,6 +75,13 @@ class _Renderings:
             self._texts[count] = self._run(count, False)
         return self._texts[count]
 
+    def through(self, index: int) -> Parts:
+        """The text up to a turn; the whole where the template refuses to end there."""
+        try:
+            return self.text(index + 1)
+        except TemplateError:
+            return self.text(len(self.inputs["messages"]))
+
     def prompt(self, count: int) -> Parts:
         return self._run(count, True)
 
@@ -96,7 +105,7 @@ def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
 
 
 def _turn(shown: _Renderings, index: int, weight: float, stops: Stops) -> TurnPlan:
-    own = shown.text(index + 1)
+    own = shown.through(index)
     fields = [
         i for i, part in enumerate(own) if isinstance(part, Traced) and leaf_path(part.node)[:2] == ("messages", index)
     ]
@@ -106,12 +115,19 @@ def _turn(shown: _Renderings, index: int, weight: float, stops: Stops) -> TurnPl
             return TurnPlan(index, None, None, None, skew, 0.0)
         start = Mark(fields[0], 0)
     inside = [i for i in range(start.piece, len(own)) if isinstance(own[i], Traced)]
-    closing = Mark(inside[-1] + 1, 0) if inside else start
+    mine = list(takewhile(lambda i: not _later(own[i], index), inside))
+    closing = Mark(mine[-1] + 1, 0) if mine else start
     found = _stop(own, closing, stops)
     if found is None:
         return TurnPlan(index, start, None, closing, skew, weight)
     stop, length = found
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
+
+
+def _later(part: str, index: int) -> bool:
+    """Is it a field of a message after this one?"""
+    path = leaf_path(part.node) if isinstance(part, Traced) else ()
+    return path[:1] == ("messages",) and int(path[1]) > index
 
 
 def _start(shown: _Renderings, index: int, own: Parts) -> tuple[Mark | None, str | None]:

@@ -268,6 +268,7 @@ Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtin
 
 
 def atom(text: str, trace: Trace, node: Node, segments: tuple[Segment, ...]) -> Traced:
+    """A string made by one expression over one field."""
     made = Traced(text)
     made.trace, made.node, made.segments, made.parts = trace, node, segments, None
     return made
@@ -285,6 +286,7 @@ def unknown(text: str, trace: Trace) -> Traced:
 
 
 def compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:
+    """Atoms and literal text one after the other."""
     made = Traced("".join(parts))
     made.trace, made.parts, made.node, made.segments = trace, parts, (), ()
     return made

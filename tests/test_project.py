@@ -1,0 +1,54 @@
+"""The project's own files agree with each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import truetune
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def test_ci_runs_the_commands_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("python -m venv")]
+    assert len(commands) == 2
+    for command in commands:
+        assert f"```sh\n{command}\n```" in readme
+
+
+def test_the_changelog_knows_the_version() -> None:
+    assert f"## {truetune.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_rules_are_counted_right() -> None:
+    from truetune.checks.catalogue import rules
+
+    assert f"{len(rules())} rules" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_files_stay_small() -> None:
+    for path in SOURCES:
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 450, path
+
+
+def test_public_names_are_documented() -> None:
+    missing = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if path.name != "__init__.py" or ast.get_docstring(tree) is None:
+            if tree.body and ast.get_docstring(tree) is None:
+                missing.append(f"{path.name}")
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not ast.get_docstring(node):
+                missing.append(f"{path.name}: {node.name}")
+    allowed = re.compile(r"faults\.py: |probes\.py: chat|run\.py: main|cli\.py: |errors")
+    assert [name for name in missing if not allowed.search(name)] == []
+
+
+def test_nothing_names_a_place_outside() -> None:
+    for path in (*SOURCES, ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        assert not re.search(r"/tmp/|/root/|pypi\.org|npmjs", path.read_text(encoding="utf-8")), path
