@@ -1,8 +1,8 @@
 """Examples end in two stop tokens.
 
 ## What it does
-Counts the examples in which a second stop token follows the one that ends the last answer, with nothing but white
-space between them.
+Counts the examples in which a second supervised stop token follows the one that ends the last answer, with nothing
+but white space between them.
 
 ## Why it is bad
 The model learns to go on after the stop token. Where the first of them ends generation, the second is wasted; where
@@ -61,14 +61,11 @@ class DuplicateEos(Rule):
             row, rendering = batch.examples[i]
             between = rendering.text[_end(batch, i, one) : batch.starts[two]]
             after = rendering.text[_end(batch, i, two) :]
-            if not between.strip() and not after.strip() and self._is_answer(batch, one):
+            both = batch.supervised[one] and batch.supervised[two]
+            if both and not between.strip() and not after.strip():
                 self.double += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(Case(f"ends with {rendering.text[batch.starts[one] :][:60]!r}", row.origin))
-
-    def _is_answer(self, batch: Batch, place: int) -> bool:
-        """A template may close the whole text with a second stop token that no answer holds."""
-        return bool(batch.supervised[place + 1 :][:2].any()) or bool(batch.supervised[place])
 
     def findings(self) -> Iterator[Finding]:
         if self.double:
