@@ -9,18 +9,13 @@ import pytest
 import truetune
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.chats import chats
-from truetune.demo.faults import COPIES, ECHOES, FOUND, PLANTED, broken
-from truetune.demo.run import broken_tokenizer
+from truetune.demo.faults import FAULTS, TOKENIZER_FAULTS, Fault, broken, broken_tokenizer
 
 
 @pytest.fixture(scope="module")
 def spoiled(tmp_path_factory: pytest.TempPathFactory) -> truetune.Report:
-    folder = broken_tokenizer(tmp_path_factory.mktemp("demo"))
+    folder = broken_tokenizer(tmp_path_factory.mktemp("demo") / "tokenizer")
     return truetune.check(data=str(BROKEN), tokenizer=str(folder), max_length=MAX_LENGTH)
-
-
-def counts(report: truetune.Report, rule: str) -> list[int | None]:
-    return [finding.count for finding in report.findings if finding.rule == rule]
 
 
 def test_the_mended_chats_are_clean() -> None:
@@ -29,18 +24,20 @@ def test_the_mended_chats_are_clean() -> None:
     assert (report.rows, report.rejected, report.unsupervised) == (200, 0, 0)
 
 
-@pytest.mark.parametrize("rule", PLANTED)
-def test_each_planted_fault_is_found_and_counted(spoiled: truetune.Report, rule: str) -> None:
-    assert PLANTED[rule][1] in counts(spoiled, rule)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.spoil.__name__.strip("_"))
+def test_each_fault_in_the_rows_is_found_and_counted(spoiled: truetune.Report, fault: Fault) -> None:
+    assert fault.rows in [finding.count for finding in spoiled.findings if finding.rule == fault.rule]
 
 
-def test_copies_and_echoes_are_found_and_counted(spoiled: truetune.Report) -> None:
-    assert COPIES in counts(spoiled, "duplicate-rows")
-    assert ECHOES in counts(spoiled, "wrong-field-mapped")
+@pytest.mark.parametrize("rule", TOKENIZER_FAULTS)
+def test_each_fault_of_the_tokenizer_is_found(spoiled: truetune.Report, rule: str) -> None:
+    assert rule in {finding.rule for finding in spoiled.findings}
 
 
-def test_the_findings_are_those_that_are_named(spoiled: truetune.Report) -> None:
-    assert {finding.rule for finding in spoiled.findings} == set(FOUND)
+def test_nothing_else_is_found(spoiled: truetune.Report) -> None:
+    planted = {fault.rule for fault in FAULTS} | set(TOKENIZER_FAULTS)
+    follows = {"no-supervised-token"}
+    assert {finding.rule for finding in spoiled.findings} == planted | follows
 
 
 def test_planting_leaves_the_sound_rows_alone() -> None:
@@ -48,16 +45,17 @@ def test_planting_leaves_the_sound_rows_alone() -> None:
     before = json.dumps(rows)
     spoiled = broken(rows, Random(4))
     assert json.dumps(rows) == before
-    assert len(spoiled) == len(rows) + COPIES
-    changed = sum(count for _, count in PLANTED.values()) + ECHOES
+    changed = sum(fault.rows for fault in FAULTS if not fault.adds)
     assert sum(row in spoiled for row in rows) == len(rows) - changed
+    assert len(spoiled) == len(rows) + sum(fault.rows for fault in FAULTS if fault.adds)
 
 
-def test_the_broken_tokenizer_differs_in_three_files(tmp_path: Path) -> None:
-    folder = broken_tokenizer(tmp_path)
-    differing = {path.name for path in TOKENIZER.glob("*.json") if _json(path) != _json(folder / path.name)}
-    assert differing == {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"}
+def test_the_broken_tokenizer_differs_in_the_named_files_only(tmp_path: Path) -> None:
+    folder = broken_tokenizer(tmp_path / "tokenizer")
+    differing = {p.name for p in TOKENIZER.iterdir() if json_or_text(p) != json_or_text(folder / p.name)}
+    assert differing == {name for files in TOKENIZER_FAULTS.values() for name in files}
 
 
-def _json(path: Path) -> object:
-    return json.loads(path.read_text("utf-8"))
+def json_or_text(path: Path) -> object:
+    text = path.read_text("utf-8")
+    return json.loads(text) if path.suffix == ".json" else text

@@ -37,7 +37,7 @@ def test_making_it_again_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_package_holds_the_files() -> None:
     package = resources.files("truetune.demo")
-    for name in ("data/support-chat.jsonl", "data/support-chat-broken.jsonl", "tokenizer/chat_template.jinja"):
+    for name in ("support.yaml", "prose.txt", "data/support-chat.jsonl", "tokenizer/chat_template.jinja"):
         assert package.joinpath(name).is_file(), name
 
 
@@ -62,9 +62,9 @@ def test_every_text_comes_back(text: str) -> None:
     assert BACKEND.decode(BACKEND.encode(text).ids, skip_special_tokens=False) == text
 
 
-def test_no_two_chats_are_the_same() -> None:
-    lines = DATA.read_text("utf-8").splitlines()
-    assert len(set(lines)) == len(lines) == 200
+def test_no_two_chats_ask_the_same() -> None:
+    questions = [next(m["content"] for m in row["messages"] if m["role"] == "user") for row in rows(DATA)]
+    assert len(set(questions)) == len(questions) == 200
 
 
 def test_transformers_sees_the_same_tokenizer_and_template() -> None:

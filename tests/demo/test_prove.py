@@ -1,32 +1,63 @@
 from __future__ import annotations
 
 import io
-import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from truetune.demo import run
-from truetune.demo.prove import ROWS, STEPS, prove
+from truetune.demo import TOKENIZER, run
+from truetune.demo.faults import broken_tokenizer
+from truetune.demo.prove import IGNORED, ROWS, STEPS, Outcome, Proof, labels_by_id, labels_by_place, prove, short_views
 
 
+def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    views = short_views()
+    right = labels_by_place(views)
+    for folder, lost in ((broken_tokenizer(tmp_path / "tokenizer"), ROWS), (TOKENIZER, 0)):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        masked = right[right != labels_by_id(views, tokenizer)]
+        assert masked.tolist() == [tokenizer.eos_token_id] * lost
+    assert [view.ids[view.supervised].tolist() for view in views] == [row[row != IGNORED].tolist() for row in right]
+
+
+@pytest.mark.slow
 def test_one_never_stops_and_the_other_always_does() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     proof = prove()
-    assert (proof.broken.stopped, proof.right.stopped, proof.rows) == (0, ROWS, ROWS)
-    assert (proof.broken.recited, proof.right.recited) == (ROWS, ROWS)
-    for outcome in (proof.broken, proof.right):
+    assert (proof.broken.stopped, proof.sound.stopped, proof.rows) == (0, ROWS, ROWS)
+    assert (proof.broken.recited, proof.sound.recited) == (ROWS, ROWS)
+    for outcome in (proof.broken, proof.sound):
         assert len(outcome.losses) == STEPS
         assert outcome.losses[0] > 7
         assert outcome.losses[-1] < 0.05
+    assert proof.sound.sample.endswith("<|im_end|>")
+    assert proof.broken.sample.startswith(proof.sound.sample.removesuffix("<|im_end|>"))
+
+
+def test_both_curves_and_counts_are_drawn() -> None:
+    losses = tuple(8 * 0.9**step for step in range(60))
+    broken, sound = Outcome("pad = eos", losses, 20, 0, "Yes.\x1b..."), Outcome("own pad", losses, 19, 20, "Yes.")
+    console = Console(file=(written := io.StringIO()), width=80)
+    run.render_proof(Proof(broken, sound, 20, "Is [it] so?", 12.3), console)
+    drawn = written.getvalue()
+    assert "8.00 █" in drawn
+    assert "▁ 0.016" in drawn
+    assert "0 of 20" in drawn
+    assert "19 of 20" in drawn
+    assert "Is [it] so?" in drawn
+    assert "\x1b" not in drawn
 
 
 def test_without_the_extra_the_demo_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    written = io.StringIO()
-    assert run.demo(Console(file=written, width=100)) == 0
+    monkeypatch.setattr(run, "NEEDED", ("a_package_that_is_not_there",))
+    console = Console(file=(written := io.StringIO()), width=100)
+    assert run.demo(console) == 0
     drawn = written.getvalue()
-    assert "torch is not installed: pip install 'truetune[train]'" in drawn
-    for expected in ("pad-is-stop-token", "clean · 200 rows", "[<|im_end|>]"):
-        assert expected in drawn
+    assert "pip install 'truetune[train]'" in drawn
+    assert "pad-is-stop-token" in drawn
+    assert "clean · 200 rows" in drawn
+    assert "[<|im_end|>]" in drawn

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from truetune.encode.fingerprint import HASHES, NOTHING
 
-BANDS = 4
+BANDS = 8
 NEAR = 0.8
 """Estimated Jaccard similarity from which two rows count as near duplicates."""
 

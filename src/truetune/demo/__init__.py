@@ -1,4 +1,4 @@
-"""The demo: a small data set with planted faults beside its mended twin, and the proof by training."""
+"""The demo: a support chat with planted faults, its mended twin, and the proof that one of them matters."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ DATA = _HERE / "data" / "support-chat.jsonl"
 BROKEN = _HERE / "data" / "support-chat-broken.jsonl"
 TOKENIZER = _HERE / "tokenizer"
 MAX_LENGTH = 512
-"""Longest example of the demo's runs, in tokens."""
+"""The longest row in tokens that the demo would train on."""

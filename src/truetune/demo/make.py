@@ -25,10 +25,11 @@ VOCABULARY = 2000
 
 def make(folder: Path) -> None:
     """Write `data/` and `tokenizer/` into the folder."""
-    rows = chats(ROWS, Random(4))
+    rows = chats(ROWS, Random(0))
     _write(folder / "data" / "support-chat.jsonl", *map(_line, rows))
     _write(folder / "data" / "support-chat-broken.jsonl", *map(_line, broken(rows, Random(1))))
-    tokenizer = train(text for row in rows for text in _texts(row))
+    prose = (HERE / "prose.txt").read_text("utf-8").splitlines()
+    tokenizer = train([*prose, *(text for row in rows for text in _texts(row))])
     _write(folder / "tokenizer" / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()), separators=(",", ":")))
     for name, content in settings(tokenizer).items():
         _write(folder / "tokenizer" / name, json.dumps(content, indent=2))

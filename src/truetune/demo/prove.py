@@ -1,159 +1,155 @@
-"""The proof by training: with pad = eos, the loss falls all the same, and the model never stops."""
+"""The proof: one tiny model, trained twice on the same rows, with pad = eos and with a pad token of its own.
+
+Needs the extra `train`; torch and transformers are imported inside the functions.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from truetune.checks.report import TokenView
+from truetune.checks.run import prepare
+from truetune.checks.views import views_of
+from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
+from truetune.demo.faults import broken_tokenizer
 from truetune.encode.encoder import Encoder
 from truetune.encode.stream import batch
-from truetune.render.probes import probes
-from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 
 ROWS = 20
-STEPS = 160
+STEPS = 120
 RATE = 3e-3
-PAD = "<|pad|>"
-LIMIT = 90
-"""Most tokens of an answer; the longest that is learned has fewer."""
+SPARE = 24
+"""A model may go on for this many tokens after the longest answer before it counts as not stopping."""
+IGNORED = -100
+
+Progress = Callable[[str, float], None]
+"""Called after each step with the name of the run and the loss."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One training, and what its model answers."""
+@dataclass(frozen=True)
+class Outcome:
+    """One training."""
 
     name: str
     losses: tuple[float, ...]
-    """Mean loss per supervised token, one a step."""
-    stopped: int
-    """Answers that ended with a stop token before the limit."""
+    """(STEPS,) mean cross-entropy of the supervised tokens, in nats"""
     recited: int
-    """Answers that begin with the trained answer, word for word."""
+    """Rows whose answer is given word for word, whatever follows it."""
+    stopped: int
+    """Rows where the model ends its turn."""
     sample: str
-    """The first answer."""
+    """What it says to the first question, with its stop token where there is one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Proof:
-    right: Run
-    broken: Run
+    """The same training twice."""
+
+    broken: Outcome
+    sound: Outcome
     rows: int
+    question: str
+    """The first of them."""
     seconds: float
 
 
-def prove(*, seed: int = 0, step: Callable[[], None] | None = None) -> Proof:
-    """Train the same tiny model twice on the same rows, once with the labels that a pad = eos collator leaves.
+def prove(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
+    """Train and ask the model twice. Raises ImportError without torch and transformers."""
+    import transformers
 
-    Needs the extra `train`; `step` is called after each training step.
-    """
-    began = time.perf_counter()
-    examples = _examples()
-    runs = []
-    for name, pad in (("right", PAD), ("pad = eos", "<|im_end|>")):
-        runs.append(_run(name, pad, examples, seed, step or (lambda: None)))
-    return Proof(runs[0], runs[1], len(examples), time.perf_counter() - began)
-
-
-def _libraries() -> tuple[Any, Any]:
-    """torch and transformers, of the extra `train`."""
-    return importlib.import_module("torch"), importlib.import_module("transformers")
-
-
-@dataclass(frozen=True, slots=True)
-class _Example:
-    ids: list[int]
-    labels: list[int]
-    prompt: list[int]
-    answer: list[int]
+    started = time.perf_counter()
+    views = short_views()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
+    with tempfile.TemporaryDirectory() as folder:
+        confused = transformers.AutoTokenizer.from_pretrained(broken_tokenizer(Path(folder) / "tokenizer"))
+    return Proof(
+        broken=_run("pad = eos", confused, views, labels_by_id(views, confused), seed, progress),
+        sound=_run("pad = <|pad|>", tokenizer, views, labels_by_place(views), seed, progress),
+        rows=len(views),
+        question=str(views[0].example.row.messages[0]["content"]),
+        seconds=time.perf_counter() - started,
+    )
 
 
-def _examples() -> list[_Example]:
-    """Single-turn rows of the mended data, with labels made from spans."""
-    spec = RunSpec(tokenizer=str(TOKENIZER))
-    tokenizer = load(str(TOKENIZER))
-    rows = [row for row in read([str(DATA)]) if len(row.messages) == 2][:ROWS]
-    encoded = batch(rows, probes(tokenizer, spec).renderer(), Encoder(tokenizer.backend))
-    examples = []
-    for low, high in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True):
-        ids, learned = encoded.ids[low:high], encoded.supervised[low:high]
-        first = int(np.flatnonzero(learned)[0])
-        labels = np.where(learned, ids, -100)
-        examples.append(
-            _Example(ids.tolist(), labels.tolist(), ids[:first].tolist(), ids[learned].tolist())
-        )  # fmt: skip
-    return examples
+def short_views() -> list[TokenView]:
+    """The first rows of the mended chats that have one question and one answer, as truetune encodes them."""
+    setup = prepare(RunSpec(tokenizer=str(TOKENIZER)))
+    rows: Iterable[Conversation] = (row for row in read((str(DATA),)) if len(row.messages) == 2)
+    encoder = Encoder(setup.tokenizer.backend)
+    return views_of(batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary)
 
 
-def _run(name: str, pad: str, examples: list[_Example], seed: int, step: Callable[[], None]) -> Run:
-    torch, transformers = _libraries()
-    transformers.logging.set_verbosity_error()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(TOKENIZER), pad_token=pad)
+def labels_by_place(views: list[TokenView]) -> Any:
+    """(rows, longest) the ids of the tokens that truetune supervises, IGNORED elsewhere."""
+    import torch
+
+    longest = max(len(view.ids) for view in views)
+    labels = torch.full((len(views), longest), IGNORED)
+    for row, view in enumerate(views):
+        labels[row, : len(view.ids)] = torch.tensor(view.ids).where(torch.tensor(view.supervised), IGNORED)
+    return labels
+
+
+def labels_by_id(views: list[TokenView], tokenizer: Any) -> Any:
+    """The same, less what transformers' own collator masks: every token whose id is the pad token's."""
+    import transformers
+
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    collated = collator([{"input_ids": view.ids.tolist()} for view in views])["labels"]
+    return labels_by_place(views).where(collated != IGNORED, IGNORED)
+
+
+def _run(name: str, tokenizer: Any, views: list[TokenView], labels: Any, seed: int, progress: Progress) -> Outcome:
+    import torch
+    import transformers
+
     torch.manual_seed(seed)
-    config = transformers.AutoConfig.from_pretrained(str(TOKENIZER))
-    model: Any = transformers.AutoModelForCausalLM.from_config(config)
-    inputs = _collate(tokenizer, examples)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig.from_pretrained(TOKENIZER))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    inputs = _padded(tokenizer, [view.ids.tolist() for view in views], "right")
     losses = []
-    model.train()
     for _ in range(STEPS):
-        loss = model(**inputs).loss
+        loss = model(**inputs, labels=labels).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss.detach()))
-        step()
-    answers = _answers(model, tokenizer, examples)
-    pad_id = tokenizer.convert_tokens_to_ids(PAD)
-    stops = {tokenizer.convert_tokens_to_ids(token) for token in ("<|im_end|>", "<|endoftext|>")}
-    recited = sum(
-        answer[: len(example.answer) - 1] == example.answer[:-1]
-        for answer, example in zip(answers, examples, strict=True)
-    )
-    return Run(
+        losses.append(loss.item())
+        progress(name, losses[-1])
+    said = _answers(model, tokenizer, views)
+    wanted = [str(view.example.row.messages[1]["content"]) for view in views]
+    return Outcome(
         name=name,
         losses=tuple(losses),
-        stopped=sum(bool(stops & set(answer)) for answer in answers),
-        recited=recited,
-        sample=str(tokenizer.decode([token for token in answers[0] if token != pad_id])),
+        recited=sum(text.startswith(answer) for text, answer in zip(said, wanted, strict=True)),
+        stopped=sum(text.endswith(tokenizer.eos_token) for text in said),
+        sample=said[0],
     )
 
 
-def _collate(tokenizer: Any, examples: list[_Example]) -> dict[str, Any]:
-    """What transformers' collator for language models gives, and of its labels only those that are to be learned."""
-    torch, transformers = _libraries()
-    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
-    padded = collator([{"input_ids": example.ids} for example in examples])
-    width = padded["input_ids"].shape[1]
-    ours = torch.tensor([example.labels + [-100] * (width - len(example.labels)) for example in examples])
-    return {
-        "input_ids": padded["input_ids"],
-        "attention_mask": padded["attention_mask"],
-        "labels": torch.where(padded["labels"] == -100, padded["labels"], ours),
-    }
+def _answers(model: Any, tokenizer: Any, views: list[TokenView]) -> list[str]:
+    """What the model says to each question, up to its stop token or the limit."""
+    questions = [view.example.row.messages[:1] for view in views]
+    prompts = tokenizer.apply_chat_template(questions, add_generation_prompt=True, return_dict=True)["input_ids"]
+    inputs = _padded(tokenizer, prompts, "left")
+    made = model.generate(
+        **inputs,
+        do_sample=False,
+        max_new_tokens=max(int(view.supervised.sum()) for view in views) + SPARE,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    texts = [tokenizer.decode(ids) for ids in made[:, inputs["input_ids"].shape[1] :].tolist()]
+    return ["".join(text.partition(tokenizer.eos_token)[:2]) for text in texts]
 
 
-def _answers(model: Any, tokenizer: Any, examples: list[_Example]) -> list[list[int]]:
-    """Greedy answers to the prompts as they are served, with the stop ids of generation_config."""
-    torch, transformers = _libraries()
-    model.eval()
-    width = max(len(example.prompt) for example in examples)
-    pad = tokenizer.convert_tokens_to_ids(PAD)
-    prompts = torch.tensor([[pad] * (width - len(e.prompt)) + e.prompt for e in examples])
-    mask = torch.tensor([[0] * (width - len(e.prompt)) + [1] * len(e.prompt) for e in examples])
-    settings = transformers.GenerationConfig.from_pretrained(str(TOKENIZER))
-    with torch.no_grad(), contextlib.redirect_stderr(io.StringIO()):
-        made = model.generate(
-            input_ids=prompts, attention_mask=mask, generation_config=settings, max_new_tokens=LIMIT, do_sample=False
-        )
-    answers: list[list[int]] = made[:, width:].tolist()
-    return answers
+def _padded(tokenizer: Any, ids: list[list[int]], side: str) -> Any:
+    return tokenizer.pad({"input_ids": ids}, padding_side=side, return_tensors="pt")

@@ -1,98 +1,96 @@
-"""`truetune demo`: check the broken set and the mended one, then prove by training."""
+"""`truetune demo`: both data sets checked, one row token by token, and the proof."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import shutil
+import math
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.panel import Panel
+from rich.progress import Progress, TaskID
+from rich.table import Table
 from rich.text import Text
 
+import truetune
 from truetune.checks.report import Report
-from truetune.checks.run import check, view
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
-from truetune.demo.prove import STEPS, Proof, Run, prove
+from truetune.demo.faults import broken_tokenizer
+from truetune.demo.prove import STEPS, Proof, prove
 from truetune.report.show import render_view
 from truetune.report.terminal import render_report
-from truetune.spec.run import RunSpec
+from truetune.report.text import visible
 
-BLOCKS = "▁▂▃▄▅▆▇█"
-WIDTH = 40
+NEEDED = ("torch", "transformers")
+BARS = "▁▂▃▄▅▆▇█"
+COLUMNS = 24
 
 
 def demo(console: Console) -> int:
-    """Draw the demo; 0 where all went as it should."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = broken_tokenizer(Path(scratch))
-        _title(console, "1. A support chat with planted faults, and a tokenizer whose pad token is its EOS")
-        broken = _check(BROKEN, folder)
-        render_report(broken, console)
-        _title(console, "2. The same, mended")
-        mended = _check(DATA, TOKENIZER)
-        render_report(mended, console)
-        _title(console, "3. A row as the model sees it: what is learned stands in [brackets]")
-        render_view(view(_spec(DATA, TOKENIZER), 0)[0], console)
-        _title(console, "4. The proof: the same tiny model, trained with pad = eos and without")
-        missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-        if missing:
-            console.print(Text(f"left out, as {' and '.join(missing)} is not installed: pip install 'truetune[train]'"))
-            return int(not broken.failed() or bool(mended.findings))
-        _draw(_proof(console), console)
-    return int(not broken.failed() or bool(mended.findings))
+    """Run the demo and return the exit code: 1 where it does not show what it should."""
+    console.rule("1. A support chat with planted faults, and a tokenizer with two")
+    with tempfile.TemporaryDirectory() as folder:
+        spoiled = _check(BROKEN, broken_tokenizer(Path(folder) / "tokenizer"), console)
+    console.rule("2. The same chats, mended")
+    mended = _check(DATA, TOKENIZER, console)
+    console.rule("3. What one row teaches, token by token")
+    render_view(mended.views[0], console)
+    console.rule("4. The proof: one tiny model, trained twice")
+    shown = spoiled.failed() and not mended.failed()
+    if all(importlib.util.find_spec(name) for name in NEEDED):
+        proof = _prove(console)
+        render_proof(proof, console)
+        shown = shown and (proof.broken.stopped, proof.sound.stopped) == (0, proof.rows)
+    else:
+        console.print(Text("It trains for real, in about a minute: pip install 'truetune[train]'", style="bold"))
+    console.print(Text(f"\nGo on with: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
+    return 0 if shown else 1
 
 
-def broken_tokenizer(scratch: Path) -> Path:
-    """A copy of the demo's tokenizer whose pad token is its EOS and whose generation stops at neither."""
-    folder = scratch / "tokenizer"
-    shutil.copytree(TOKENIZER, folder)
-    for name, changes in (
-        ("tokenizer_config.json", {"pad_token": "<|im_end|>"}),
-        ("special_tokens_map.json", {"pad_token": "<|im_end|>"}),
-        ("generation_config.json", {"eos_token_id": 0, "pad_token_id": 3}),
-    ):
-        path = folder / name
-        path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **changes}), encoding="utf-8")
-    return folder
-
-
-def _spec(data: Path, tokenizer: Path) -> RunSpec:
-    return RunSpec(data=(str(data),), tokenizer=str(tokenizer), max_length=MAX_LENGTH)
-
-
-def _check(data: Path, tokenizer: Path) -> Report:
-    return check(_spec(data, tokenizer))
-
-
-def _title(console: Console, text: str) -> None:
-    console.print()
-    console.print(Text(text, style="bold reverse" if console.is_terminal else "bold"))
-    console.print()
-
-
-def _proof(console: Console) -> Proof:
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("training twice", total=2 * STEPS)
-        return prove(step=lambda: progress.advance(task))
-
-
-def _draw(proof: Proof, console: Console) -> None:
-    for run in (proof.broken, proof.right):
-        console.print(
-            f"{run.name:>9}  loss {_curve(run)} {run.losses[0]:.2f} to {run.losses[-1]:.4f}   "
-            f"recited {run.recited} of {proof.rows}, stopped {run.stopped} of {proof.rows}"
+def render_proof(proof: Proof, console: Console) -> None:
+    """Draw both loss curves and what came of them."""
+    table = Table("", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0))
+    losses = proof.broken.losses + proof.sound.losses
+    for outcome in (proof.broken, proof.sound):
+        good = outcome.stopped == proof.rows
+        table.add_row(
+            outcome.name,
+            _curve(outcome.losses, min(losses), max(losses)),
+            f"{outcome.recited} of {proof.rows}",
+            Text(f"{outcome.stopped} of {proof.rows}", style="bold green" if good else "bold red"),
         )
-    console.print()
-    console.print(Text(f"pad = eos answers: {proof.broken.sample[:200]!r}", style="red"))
-    console.print(Text(f"right answers:     {proof.right.sample[:200]!r}", style="green"))
-    console.print(f"\ntwo trainings of {STEPS} steps and {2 * proof.rows} answers in {proof.seconds:.0f} s")
+    console.print(table)
+    console.print(Text(f"\nasked: {proof.question}", style="bold"))
+    for outcome in (proof.broken, proof.sound):
+        console.print(Panel(Text(visible(outcome.sample)), title=outcome.name, title_align="left"))
+    console.print(
+        f"{proof.seconds:.0f} s. The losses cannot tell them apart: a collator that masks labels by the id of the pad "
+        "token masked every stop token too."
+    )
 
 
-def _curve(run: Run) -> str:
-    """The losses as blocks, on a scale from 0 to the first."""
-    every = max(1, len(run.losses) // WIDTH)
-    top = run.losses[0]
-    return "".join(BLOCKS[min(7, int(8 * loss / top))] for loss in run.losses[::every])
+def _check(data: Path, tokenizer: Path, console: Console) -> Report:
+    report = truetune.check(data=str(data), tokenizer=str(tokenizer), max_length=MAX_LENGTH)
+    render_report(report, console)
+    return report
+
+
+def _prove(console: Console) -> Proof:
+    with Progress(console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def step(name: str, loss: float) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=STEPS)
+            bars.update(tasks[name], advance=1, description=f"{name}: loss {loss:.3f}")
+
+        return prove(progress=step)
+
+
+def _curve(losses: Sequence[float], low: float, high: float) -> str:
+    """First and last loss, and between them a bar for every few steps, from `low` to `high` on a log scale."""
+    heights = [math.log(loss / low) / math.log(high / low) for loss in losses[:: -(-len(losses) // COLUMNS)]]
+    bars = "".join(BARS[round(height * (len(BARS) - 1))] for height in heights)
+    return f"{losses[0]:.2f} {bars} {losses[-1]:.3f}"

@@ -53,8 +53,8 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
     agreed = [_agrees(turn, own, whole, trace) for turn, own in turns]
     if all(agreed) or spec.history == "single" or spec.learn.what == "all":
         found = [
-            turn if ok else turn._replace(weight=0.0, skew=turn.skew or REWRITTEN)
-            for (turn, _), ok in zip(turns, agreed, strict=True)
+            _moved(turn, own, whole) if ok else turn._replace(weight=0.0, skew=turn.skew or REWRITTEN)
+            for (turn, own), ok in zip(turns, agreed, strict=True)
         ]
         return [Plan(pieces(whole, row, bos), tuple(found), None)]
     return [Plan(pieces(own, row, bos), (turn,), turn.message) for turn, own in turns if turn.weight]
@@ -172,17 +172,34 @@ def _agrees(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> bool:
     return prefix(head, whole, trace) is not None
 
 
+def _moved(turn: TurnPlan, own: Parts, whole: Parts) -> TurnPlan:
+    """The turn with its marks in the whole conversation, whose parts may be cut otherwise."""
+    if turn.end is None or all(_same(a, b) for a, b in zip(own[: turn.end.piece], whole, strict=False)):
+        return turn
+
+    def move(mark: Mark | None) -> Mark | None:
+        if mark is None:
+            return None
+        return _locate(whole, sum(str.__len__(part) for part in own[: mark.piece]) + mark.offset)
+
+    return turn._replace(start=move(turn.start), stop=move(turn.stop), end=move(turn.end))
+
+
+def _same(one: str, other: str) -> bool:
+    if isinstance(one, Traced) or isinstance(other, Traced):
+        return isinstance(one, Traced) and isinstance(other, Traced) and one.node == other.node
+    return one == other
+
+
 def prefix(head: Parts, text: Parts, trace: Trace) -> Mark | None:
     """The mark in `text` at which `head` ends, None where text does not begin with head.
 
     Sets `trace.opaque` where that depends on more of the fields than how they begin.
     """
     for i, (mine, other) in enumerate(zip(head, text, strict=False)):
-        if isinstance(mine, Traced) and isinstance(other, Traced) and mine.node == other.node:
+        if _same(mine, other):
             continue
         if not isinstance(mine, Traced) and not isinstance(other, Traced):
-            if mine == other:
-                continue
             if i == len(head) - 1 and other.startswith(mine):
                 return Mark(i, len(mine))
             if not other.startswith(mine) and not mine.startswith(other):
@@ -212,10 +229,14 @@ def _by_position(head: str, text: Parts, trace: Trace) -> Mark | None:
     trace.opaque = True
     if not "".join(text).startswith(head):
         return None
-    left = len(head)
+    return _locate(text, len(head))
+
+
+def _locate(text: Parts, position: int) -> Mark:
+    """The mark before a character."""
     for i, part in enumerate(text):
         length = str.__len__(part)
-        if left < length:
-            return Mark(i, left)
-        left -= length
+        if position < length:
+            return Mark(i, position)
+        position -= length
     return Mark(len(text), 0)
