@@ -1,0 +1,33 @@
+"""`python -m tests.cli_page` writes docs/cli.md from the command line's own help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from truetune.cli import commands
+
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+
+
+def page() -> str:
+    """The reference page, in Markdown."""
+    runner = CliRunner()
+    parts = ["# The command line\n\nMade from `--help` by `python -m tests.cli_page`.\n"]
+    for name in ("", *sorted(commands.commands)):
+        arguments = [name, "--help"] if name else ["--help"]
+        result = runner.invoke(commands, arguments, prog_name="truetune", terminal_width=100, env={"COLUMNS": "100"})
+        parts.append(f"## truetune {name}".rstrip() + f"\n\n```text\n{result.output.rstrip()}\n```\n")
+    parts.append(
+        "## Exit codes\n\n0: clean. 1: findings at or above `--fail-on` (error, where not said). 2: usage or input "
+        "error, with one line on what and where. 130: interrupted.\n\nWith `TRUETUNE_DEBUG=1` an input error shows its "
+        "traceback.\n"
+    )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    click.echo(f"wrote {PAGE}")
