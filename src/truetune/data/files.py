@@ -55,8 +55,8 @@ def kind_of(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in PACKED]
     if suffixes and suffixes[-1] in KINDS:
         return KINDS[suffixes[-1]]
-    with open_binary(path) as file:
-        head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    with open_raw(path) as raw:
+        head = unpacked(path, raw).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"[", "json"), (b"{", "jsonl")):
         if head.startswith(magic):
             return kind
@@ -64,25 +64,24 @@ def kind_of(path: Path) -> str:
     raise DataError(f"{path}: unknown kind of file; expected one of {known}, or one of these with {', '.join(PACKED)}")
 
 
-def open_binary(path: Path) -> IO[bytes]:
-    """The decompressed bytes of a file. Raises DataError where it can't be opened."""
-    openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zstd}
-    opener: Callable[[Path], Any] = openers.get(path.suffix.lower(), _plain)
+def open_raw(path: Path) -> IO[bytes]:
+    """The bytes of a file as they stand on disk. Raises DataError where it can't be opened."""
     try:
-        opened: IO[bytes] = opener(path)
+        return path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
+
+
+def unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
+    """The decompressed bytes of an open file, by its name."""
+    openers: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    if path.suffix.lower() == ".zst":
+        import zstandard
+
+        reader: Any = zstandard.ZstdDecompressor().stream_reader(raw)
+        return io.BufferedReader(reader)
+    opened: IO[bytes] = openers.get(path.suffix.lower(), lambda file: file)(raw)
     return opened
-
-
-def _plain(path: Path) -> IO[bytes]:
-    return path.open("rb")
-
-
-def _zstd(path: Path) -> Any:
-    import zstandard
-
-    return io.BufferedReader(zstandard.open(path, "rb"))
 
 
 def _folder(folder: Path) -> list[Source]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from truetune.data.files import Source, open_binary
+from truetune.data.files import PACKED, Source, unpacked
 from truetune.errors import DataError
 
 Record = tuple[int, Any]
@@ -20,47 +20,45 @@ BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[\s,]*")
 
 
-def records(source: Source) -> Iterator[Record]:
-    """The rows of a file, one after the other. Raises DataError, naming file and line, where it is broken."""
+def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
+    """The rows of an open file, one after the other. Raises DataError, naming file and line, where it is broken."""
     readers = {"jsonl": _jsonl, "json": _json, "csv": _csv, "parquet": _parquet, "arrow": _arrow}
     try:
-        yield from readers[source.kind](source.path)
+        yield from readers[source.kind](source.path, unpacked(source.path, raw))
     except (OSError, EOFError) as error:
         raise DataError(f"{source.path}: {getattr(error, 'strerror', None) or error}; is the file whole?") from None
 
 
-def _jsonl(path: Path) -> Iterator[Record]:
+def _jsonl(path: Path, file: IO[bytes]) -> Iterator[Record]:
     loads = json.loads
-    with open_binary(path) as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                line = line.removeprefix(BOM)
-            try:
-                row = loads(line)
-            except UnicodeDecodeError as error:
-                raise _not_utf8(path, number, error) from None
-            except ValueError as error:
-                if not line.strip():
-                    continue
-                raise DataError(
-                    f"{path}:{number}: not JSON: {error}; expected one JSON object on each line, found {_shown(line)}"
-                ) from None
-            yield number, row
+    for number, line in enumerate(file, 1):
+        if number == 1:
+            line = line.removeprefix(BOM)
+        try:
+            row = loads(line)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, number, error) from None
+        except ValueError as error:
+            if not line.strip():
+                continue
+            raise DataError(
+                f"{path}:{number}: not JSON: {error}; expected one JSON object on each line, found {_shown(line)}"
+            ) from None
+        yield number, row
 
 
-def _json(path: Path) -> Iterator[Record]:
+def _json(path: Path, file: IO[bytes]) -> Iterator[Record]:
     """An array of rows, or an object with one array of rows; rows are decoded one by one."""
-    with open_binary(path) as raw:
-        text = _Text(io.TextIOWrapper(raw, encoding="utf-8-sig", errors="strict"), path)
-        if text.skip() == "{":
-            text.into_list()
-        elif text.skip() != "[":
-            raise DataError(f"{path}:{text.line}: expected an array of rows, found {_shown(text.buffer[text.at :])}")
-        text.at += 1
-        while (first := text.skip()) != "]":
-            if not first:
-                raise DataError(f"{path}:{text.line}: the file ends inside the array of rows; is it whole?")
-            yield text.line, text.value()
+    text = _Text(io.TextIOWrapper(file, encoding="utf-8-sig", errors="strict"), path)
+    if text.skip() == "{":
+        text.into_list()
+    elif text.skip() != "[":
+        raise DataError(f"{path}:{text.line}: expected an array of rows, found {_shown(text.buffer[text.at :])}")
+    text.at += 1
+    while (first := text.skip()) != "]":
+        if not first:
+            raise DataError(f"{path}:{text.line}: the file ends inside the array of rows; is it whole?")
+        yield text.line, text.value()
 
 
 class _Text:
@@ -127,53 +125,54 @@ class _Text:
         raise DataError(f"{self.path}:{self.line}: expected an array of rows, or an object that holds one")
 
 
-def _csv(path: Path) -> Iterator[Record]:
-    delimiter = "\t" if ".tsv" in path.suffixes else ","
+def _csv(path: Path, file: IO[bytes]) -> Iterator[Record]:
     csv.field_size_limit(1 << 30)
-    with open_binary(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-        line = 2
-        try:
-            for row in reader:
-                if None in row:
-                    raise DataError(f"{path}:{line}: more fields than the header has columns; are quotes missing?")
-                yield line, row
-                line = reader.line_num + 1
-        except UnicodeDecodeError as error:
-            raise _not_utf8(path, reader.line_num, error) from None
-        except csv.Error as error:
-            raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    reader = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
+    line = 2
+    try:
+        for row in reader:
+            if None in row:
+                raise DataError(f"{path}:{line}: more fields than the header has columns; are quotes missing?")
+            yield line, row
+            line = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, reader.line_num, error) from None
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from None
 
 
-def _parquet(path: Path) -> Iterator[Record]:
+def _parquet(path: Path, file: IO[bytes]) -> Iterator[Record]:
     import pyarrow as arrow
     from pyarrow import parquet
 
     try:
-        with open_binary(path) as raw:
-            seekable = arrow.BufferReader(raw.read()) if path.suffix.lower() != ".parquet" else raw
-            yield from _batches(parquet.ParquetFile(seekable).iter_batches(batch_size=512))
+        yield from _batches(parquet.ParquetFile(_seekable(path, file)).iter_batches(batch_size=512))
     except arrow.ArrowException as error:
         raise DataError(f"{path}: not a Parquet file: {error}") from None
 
 
-def _arrow(path: Path) -> Iterator[Record]:
+def _arrow(path: Path, file: IO[bytes]) -> Iterator[Record]:
     import pyarrow as arrow
 
+    whole = _seekable(path, file)
+    head = whole.read(6)
+    whole.seek(0)
     try:
-        with open_binary(path) as raw:
-            head = raw.read(6)
-            raw.seek(0)
-            if head == b"ARROW1":
-                seekable = (
-                    raw if path.suffix.lower() in (".arrow", ".feather", ".ipc") else arrow.BufferReader(raw.read())
-                )
-                file = arrow.ipc.open_file(seekable)
-                yield from _batches(file.get_batch(i) for i in range(file.num_record_batches))
-            else:
-                yield from _batches(arrow.ipc.open_stream(raw))
+        if head == b"ARROW1":
+            table = arrow.ipc.open_file(whole)
+            yield from _batches(table.get_batch(i) for i in range(table.num_record_batches))
+        else:
+            yield from _batches(arrow.ipc.open_stream(whole))
     except arrow.ArrowException as error:
         raise DataError(f"{path}: not an Arrow file: {error}") from None
+
+
+def _seekable(path: Path, file: IO[bytes]) -> Any:
+    """The file itself, or all of it in memory where it is compressed."""
+    import pyarrow as arrow
+
+    return arrow.BufferReader(file.read()) if path.suffix.lower() in PACKED else file
 
 
 def _batches(batches: Any) -> Iterator[Record]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import resolve
+from truetune.data.files import open_raw, resolve
 from truetune.data.formats import known, reader_of, renamed
 from truetune.data.records import records
 from truetune.errors import DataError
@@ -35,24 +36,29 @@ def read(
     for source, size in zip(sources, sizes, strict=True):
         file = str(source.path)
         first = number
-        for line, record in records(source):
-            if not isinstance(record, dict):
-                raise DataError(
-                    f"{file}:{line}: expected a JSON object with the columns of a row, found {type(record).__name__}"
-                )
-            if names:
-                record = renamed(record, names, f"{file}:{line}")
-            if number == first and format is None and not known(record):
-                raise DataError(
-                    f"{file}:{line}: no format fits the columns {', '.join(map(str, record)) or '(none)'}; say which "
-                    "column is what, as in --map prompt=input --map completion=target, or name a --data-format"
-                )
-            yield reader_of(record, format)(record, Origin(file, line, number))
-            number += 1
-            if progress is not None and number % REPORT_EVERY == 0:
-                progress(number, done, sum(sizes))
+        with open_raw(source.path) as raw:
+            for line, record in records(source, raw):
+                yield _conversation(record, Origin(file, line, number), names, format, number == first)
+                number += 1
+                if progress is not None and number % REPORT_EVERY == 0:
+                    progress(number, done + (size if raw.closed else raw.tell()), sum(sizes))
         if number == first:
             raise DataError(f"{file}: the file holds no row")
         done += size
-        if progress is not None:
-            progress(number, done, sum(sizes))
+    if progress is not None:
+        progress(number, done, sum(sizes))
+
+
+def _conversation(
+    record: Any, origin: Origin, columns: dict[str, str], format: Format | None, first: bool
+) -> Conversation:
+    if not isinstance(record, dict):
+        raise DataError(f"{origin}: expected a JSON object with the columns of a row, found {type(record).__name__}")
+    if columns:
+        record = renamed(record, columns, str(origin))
+    if first and format is None and not known(record):
+        raise DataError(
+            f"{origin}: no format fits the columns {', '.join(map(str, record)) or '(none)'}; say which column is "
+            "what, as in --map prompt=input --map completion=target, or name a --data-format"
+        )
+    return reader_of(record, format)(record, origin)

@@ -1,0 +1,87 @@
+"""`python -m bench.check TOKENIZER...`: a whole `truetune check` against `encode_batch` alone on the same texts.
+
+Both run in turn, several times; the table gives medians and the ratio pair by pair. Peak memory is that of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.chats import write
+
+ENCODE = """
+import json, sys, time
+from truetune.data.rows import read
+from truetune.render.probes import probes
+from truetune.render.tokenizer import load
+from truetune.spec.run import RunSpec
+tokenizer = load(sys.argv[2])
+renderer = probes(tokenizer, RunSpec(history="single")).renderer()
+texts = [rendering.text for row in read([sys.argv[1]]) for rendering in renderer.render(row)]
+began = time.perf_counter()
+encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)
+seconds = time.perf_counter() - began
+print(json.dumps({"seconds": seconds, "tokens": sum(len(e) for e in encodings)}))
+"""
+PYTHON = [sys.executable, "-c"]
+
+
+def measured(command: list[str]) -> tuple[float, int, str]:
+    """(wall seconds, peak memory in MB, output) of a whole process."""
+    import time
+
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"{command} ended with {process.returncode}")
+    return time.perf_counter() - began, usage.ru_maxrss // 1024, output
+
+
+def compare(data: Path, tokenizer: str, runs: int) -> dict[str, float | int | str]:
+    """Medians over pairs of runs."""
+    check = [sys.executable, "-m", "truetune", "check", str(data), "-t", tokenizer, "--quiet", "--max-length", "4096"]
+    pairs = []
+    for _ in range(runs):
+        alone = json.loads(measured([*PYTHON, ENCODE, str(data), tokenizer])[2])
+        seconds, memory, _ = measured(check)
+        pairs.append((seconds, alone["seconds"], memory, alone["tokens"]))
+    return {
+        "tokenizer": Path(tokenizer).name,
+        "tokens": pairs[0][3],
+        "check s": round(statistics.median(p[0] for p in pairs), 2),
+        "encode_batch s": round(statistics.median(p[1] for p in pairs), 2),
+        "ratio": round(statistics.median(p[0] / p[1] for p in pairs), 2),
+        "peak MB": max(p[2] for p in pairs),
+    }
+
+
+def main() -> None:
+    """Print a table, one line a tokenizer."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tokenizers", nargs="+")
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "chats.jsonl"
+        write(data, arguments.rows)
+        print(f"{arguments.rows:,} chats, {data.stat().st_size / 1e6:.0f} MB, {arguments.runs} pairs of runs")
+        startup = [measured([sys.executable, "-m", "truetune", "--help"])[0] for _ in range(5)]
+        print(f"truetune --help: {statistics.median(startup):.3f} s")
+        for tokenizer in arguments.tokenizers:
+            print(json.dumps(compare(data, tokenizer, arguments.runs)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
