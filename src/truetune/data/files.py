@@ -74,14 +74,13 @@ def open_raw(path: Path) -> IO[bytes]:
 
 def unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
     """The decompressed bytes of an open file, by its name."""
-    openers: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    openers: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     if path.suffix.lower() == ".zst":
-        import zstandard
+        from zstandard import ZstdDecompressor
 
-        reader: Any = zstandard.ZstdDecompressor().stream_reader(raw)
-        return io.BufferedReader(reader)
-    opened: IO[bytes] = openers.get(path.suffix.lower(), lambda file: file)(raw)
-    return opened
+        return io.BufferedReader(ZstdDecompressor().stream_reader(raw, closefd=False))
+    opener = openers.get(path.suffix.lower())
+    return raw if opener is None else opener(raw)
 
 
 def _folder(folder: Path) -> list[Source]:
