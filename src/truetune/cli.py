@@ -45,6 +45,9 @@ def main() -> None:
         code = 0
     except KeyboardInterrupt:
         code = 130
+    except OSError as error:
+        click.echo(f"truetune: error: {error.filename or 'output'}: {error.strerror}", err=True)
+        code = 2
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -22,6 +22,8 @@ def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:
 
 def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary) -> tuple[str, ...]:
     """The characters of each token; where several share one character, the bytes of each."""
+    if not len(ids):
+        return ()
     ends = [*starts[1:].tolist(), len(text)]
     shared = np.zeros(len(ids) + 1, dtype=np.bool_)
     shared[1:-1] = starts[1:] == starts[:-1]

@@ -6,9 +6,9 @@ import bz2
 import difflib
 import glob
 import gzip
-import io
 import json
 import lzma
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -20,6 +20,11 @@ KINDS = {
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 PACKED = (".gz", ".zst", ".bz2", ".xz")
+MAGIC = (
+    (b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"), (b"[", "json"), (b"{", "json"),
+)  # fmt: skip
+NOT_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+"""Files that describe the data beside them."""
 
 
 class Source(NamedTuple):
@@ -52,12 +57,14 @@ def resolve(paths: Iterable[str]) -> list[Source]:
 
 def kind_of(path: Path) -> str:
     """By the name, else by the first bytes. Raises DataError where neither tells."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in PACKED]
-    if suffixes and suffixes[-1] in KINDS:
-        return KINDS[suffixes[-1]]
-    with open_raw(path) as raw:
-        head = unpacked(path, raw).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"[", "json"), (b"{", "jsonl")):
+    if named := _kind_by_name(path):
+        return named
+    try:
+        with open_raw(path) as raw:
+            head = unpacked(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    for magic, kind in MAGIC:
         if head.startswith(magic):
             return kind
     known = ", ".join(KINDS)
@@ -72,36 +79,54 @@ def open_raw(path: Path) -> IO[bytes]:
         raise DataError(f"{path}: {error.strerror or error}") from None
 
 
-def unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    """The decompressed bytes of an open file, by its name."""
-    openers: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    if path.suffix.lower() == ".zst":
-        from zstandard import ZstdDecompressor
-
-        return io.BufferedReader(ZstdDecompressor().stream_reader(raw, closefd=False))
+def unpacked(raw: IO[bytes], path: Path) -> IO[bytes]:
+    """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
+    raw.seek(0)
+    openers: dict[str, Callable[[IO[bytes]], Any]] = {
+        ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zst,
+    }  # fmt: skip
     opener = openers.get(path.suffix.lower())
-    return raw if opener is None else opener(raw)
+    stream: IO[bytes] = opener(raw) if opener else raw
+    return stream
+
+
+def _zst(raw: IO[bytes]) -> IO[bytes]:
+    from truetune.data.zst import unpacked_zst
+
+    return unpacked_zst(raw)
+
+
+def _kind_by_name(path: Path) -> str | None:
+    name = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    return KINDS.get(name.suffix.lower())
 
 
 def _folder(folder: Path) -> list[Source]:
     """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
     splits = folder / "dataset_dict.json"
     if splits.is_file():
-        names = json.loads(splits.read_text(encoding="utf-8")).get("splits", [])
+        names = _described(splits, "splits")
         if "train" not in names:
             raise DataError(f"{folder}: its splits are {', '.join(names)}; name one of these folders")
         return _folder(folder / "train")
     state = folder / "state.json"
     if state.is_file():
-        files = json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])
-        return [Source(folder / entry["filename"], "arrow") for entry in files]
+        return [Source(folder / entry["filename"], "arrow") for entry in _described(state, "_data_files")]
     found = [
-        Source(path, kind_of(path))
+        Source(path, kind)
         for path in sorted(folder.iterdir())
-        if path.is_file() and any(suffix.lower() in KINDS for suffix in path.suffixes)
+        if path.is_file() and path.name not in NOT_ROWS and (kind := _kind_by_name(path))
     ]
     if not found:
         raise DataError(f"{folder}: no data file in this folder; expected {', '.join(KINDS)}")
+    return found
+
+
+def _described(path: Path, key: str) -> list[Any]:
+    try:
+        found: list[Any] = json.loads(path.read_text(encoding="utf-8"))[key]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: not as `datasets` saves it ({error!r}); save the data set again") from None
     return found
 
 

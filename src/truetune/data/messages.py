@@ -6,101 +6,146 @@ import json
 from typing import Any
 
 from truetune.data.conversation import Message, Problem
+from truetune.data.json_text import parsed
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
 SHAREGPT = {
     "human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant",
     "bing": "assistant", "bard": "assistant", "system": "system", "tool": "tool", "observation": "tool",
-    "function_response": "tool", "function_call": "assistant",
+    "function_response": "tool",
 }  # fmt: skip
+FUNCTION_CALL = "function_call"
 
 
-def messages_of(value: Any, problems: list[Problem]) -> list[Message]:
-    """A list of messages (role/content, or from/value), each checked; what is odd about them goes to `problems`."""
-    value = parsed(value)
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        problems.append(Problem("not-messages", f"expected a list of messages, found {type(value).__name__}"))
+def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) -> list[Message]:
+    """A list of messages (role/content, or from/value); what is odd about them goes to `problems`.
+
+    `sharegpt` translates its names of roles in role/content messages too.
+    """
+    value = parsed(value, problems)
+    if not isinstance(value, list):
+        problems.append(Problem("not-messages", f"expected a list of messages, found {_shown(value)}"))
         return []
     if not value:
         problems.append(Problem("empty", "a conversation without messages"))
-    return [_message(item, i, problems) for i, item in enumerate(value)]
+    made: list[Message] = []
+    for item in value:
+        if isinstance(item, dict):
+            made.append(item if _plain(item) else _message(item, len(made), problems, sharegpt))
+        else:
+            problems.append(Problem("not-messages", f"expected a message with role and content, found {_shown(item)}"))
+    return made
 
 
-def _message(item: dict[str, Any], index: int, problems: list[Problem]) -> Message:
-    if "role" not in item and "from" in item:
-        item = _from_sharegpt(item, index, problems)
-    message = {key: value for key, value in item.items() if value is not None}
+def _plain(item: Message) -> bool:
+    """Is there nothing to do? So it is with nearly all messages; this is what reading them costs."""
+    if len(item) != 2:
+        return False
+    role = item.get("role")
+    return type(role) is str and role in ROLES and type(item.get("content")) is str
+
+
+def is_messages(value: Any) -> bool:
+    """Is this a list of messages, and not some other JSON?"""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and ("role" in item or "from" in item) for item in value)
+    )
+
+
+def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt: bool) -> Message:
+    message = {key: value for key, value in item.items() if value is not None or key == "content"}
+    if "role" not in message and "from" in message:
+        message = _from_sharegpt(message, index, problems)
+    elif sharegpt:
+        message["role"] = _translated(message.get("role"))
     role = message.get("role")
-    if role not in ROLES:
+    if not (isinstance(role, str) and role in ROLES):
         problems.append(Problem("unknown-role", f"turn {index} has the role {role!r}"))
         message["role"] = str(role)
-    content = item.get("content")
-    if isinstance(content, list):
-        _take_parts(message, content)
-    elif content is None:
-        if not message.get("tool_calls") and not message.get("function_call"):
-            problems.append(Problem("no-content", f"turn {index} ({role}) has no content"))
-            message["content"] = ""
-    elif not isinstance(content, str):
-        problems.append(
-            Problem("not-a-string", f"the content of turn {index} ({role}) is {type(content).__name__}, not text")
-        )
-        message["content"] = json.dumps(content, ensure_ascii=False)
     if "tool_calls" in message:
-        message["tool_calls"] = _tidy(parsed(message["tool_calls"]))
-    if "loss_weight" in message:
-        message["weight"] = message.pop("loss_weight")
-    if "weight" in message:
-        weight = message["weight"]
-        if not isinstance(weight, int | float):
-            problems.append(Problem("not-a-number", f"the weight of turn {index} is {weight!r}"))
-            del message["weight"]
-        elif not weight:
-            message["train"] = False
+        _take_calls(message, index, problems)
+    _take_content(message, index, problems)
+    _take_weight(message, index, problems)
     return message
 
 
-def _take_parts(message: Message, parts: list[Any]) -> None:
+def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Message:
+    source, value = item["from"], item.get("value", item.get("content"))
+    rest = {key: entry for key, entry in item.items() if key not in ("from", "value", "content")}
+    if source != FUNCTION_CALL:
+        return {"role": _translated(source), "content": value, **rest}
+    call = parsed(value, problems)
+    calls = call if isinstance(call, list) else [call]
+    if all(isinstance(entry, dict) and "name" in entry for entry in calls):
+        made = [{"type": "function", "function": entry} for entry in calls]
+        return {"role": "assistant", "content": "", "tool_calls": made, **rest}
+    problems.append(Problem("bad-tool-call", f"turn {index} is a function_call that is not JSON with a name"))
+    return {"role": "assistant", "content": value, **rest}
+
+
+def _translated(role: Any) -> Any:
+    return SHAREGPT.get(role, role) if isinstance(role, str) else role
+
+
+def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
+    calls = _tidy(parsed(message["tool_calls"], problems))
+    message["tool_calls"] = calls
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        problems.append(Problem("bad-tool-call", f"the tool_calls of turn {index} are no list of calls"))
+
+
+def _take_content(message: Message, index: int, problems: list[Problem]) -> None:
+    content, role = message.get("content"), message["role"]
+    if isinstance(content, list):
+        if not all(isinstance(part, dict) for part in content):
+            problems.append(Problem("not-a-string", f"the content of turn {index} ({role}) is a list, not of parts"))
+        _take_parts(message, content, problems)
+    elif content is None:
+        if not message.get("tool_calls") and "function_call" not in message:
+            problems.append(Problem("no-content", f"turn {index} ({role}) has no content"))
+            message["content"] = ""
+    elif not isinstance(content, str):
+        found = type(content).__name__
+        problems.append(Problem("not-a-string", f"the content of turn {index} ({role}) is {found}, not text"))
+        message["content"] = json.dumps(content, ensure_ascii=False, default=str)
+
+
+def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
     """Parts stay as they are, but for LLaMA-Factory's, which call the text `value` and hold reasoning and calls."""
-    if not all(isinstance(part, dict) and "value" in part and "text" not in part for part in parts) or not parts:
+    if not parts or not all(isinstance(part, dict) and "value" in part and "text" not in part for part in parts):
         message["content"] = _tidy(parts)
         return
     by_type: dict[str, list[str]] = {}
     for part in parts:
         by_type.setdefault(str(part.get("type")), []).append(str(part["value"]))
-    message["content"] = "".join(by_type.get("text", []))
-    if "reasoning" in by_type:
-        message["reasoning_content"] = "".join(by_type["reasoning"])
-    calls = [{"type": "function", "function": parsed(call)} for call in by_type.get("tool_call", [])]
-    if calls:
-        message["tool_calls"] = calls
+    message["content"] = "".join(by_type.pop("text", []))
+    if reasoning := by_type.pop("reasoning", None):
+        message["reasoning_content"] = "".join(reasoning)
+    if calls := by_type.pop("tool_call", None):
+        message["tool_calls"] = [{"type": "function", "function": parsed(call, problems)} for call in calls]
+    if by_type:
+        problems.append(Problem("not-a-string", f"content parts that are no text: {', '.join(sorted(by_type))}"))
 
 
-def _from_sharegpt(item: dict[str, Any], index: int, problems: list[Problem]) -> Message:
-    source, value = item.get("from"), item.get("value")
-    rest = {key: entry for key, entry in item.items() if key not in ("from", "value")}
-    if source == "function_call":
-        call = parsed(value)
-        calls = call if isinstance(call, list) else [call]
-        if all(isinstance(entry, dict) and "name" in entry for entry in calls):
-            made = [{"type": "function", "function": entry} for entry in calls]
-            return {"role": "assistant", "content": "", "tool_calls": made, **rest}
-        problems.append(Problem("bad-tool-call", f"turn {index} is a function_call that is not JSON with a name"))
-    return {"role": SHAREGPT.get(str(source), source), "content": value, **rest}
-
-
-def parsed(value: Any) -> Any:
-    """A JSON string as the value it holds; anything else as it is."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
+def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
+    if "loss_weight" in message:
+        message["weight"] = message.pop("loss_weight")
+    if not isinstance(message.get("weight", 1), int | float):
+        problems.append(Problem("not-a-number", f"the weight of turn {index} is {message.pop('weight')!r}"))
+    if message.get("train", True) not in (True, False):
+        problems.append(Problem("not-a-bool", f"`train` of turn {index} is {message.pop('train')!r}"))
+    if not message.get("weight", 1):
+        message["train"] = False
 
 
 def _tidy(value: Any) -> Any:
-    """Without the empty keys that columnar files fill structs with."""
+    """Without the empty keys that columnar files fill structs with; arguments of calls stay as given."""
     if isinstance(value, dict):
-        return {key: _tidy(item) for key, item in value.items() if item is not None}
+        return {key: item if key == "arguments" else _tidy(item) for key, item in value.items() if item is not None}
     return [_tidy(item) for item in value] if isinstance(value, list) else value
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {str(value)[:40]!r}"

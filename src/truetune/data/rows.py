@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO
 
+from truetune.data.columns import missing, renamer
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import open_raw, resolve
-from truetune.data.formats import known, reader_of, renamed
+from truetune.data.files import Source, open_raw, resolve
+from truetune.data.formats import reader
+from truetune.data.json_text import LONE_SURROGATE
 from truetune.data.records import records
 from truetune.errors import DataError
 from truetune.spec.run import Format
@@ -24,41 +26,47 @@ def read(
 ) -> Iterator[Conversation]:
     """The rows of files, folders and globs, in order; memory does not grow with their number.
 
-    `format` is found by the columns of each row when None; `columns` says what the file calls a column (answer ->
-    output). `progress` is told rows done, bytes of the files that are done, and bytes in all.
+    `format` is found by the columns of each file's first row when None; `columns` says what the file calls a column
+    (answer -> output). `progress` is told rows done, bytes of the files read, and bytes in all.
 
     Raises DataError for a file that is missing or broken. A row of the wrong shape is a Conversation with `problems`.
     """
     sources = resolve(paths)
     sizes = [source.path.stat().st_size for source in sources]
-    names = dict(columns or {})
-    number = done = 0
+    total, number, done = sum(sizes), 0, 0
     for source, size in zip(sources, sizes, strict=True):
-        file = str(source.path)
-        first = number
         with open_raw(source.path) as raw:
-            for line, record in records(source, raw):
-                yield _conversation(record, Origin(file, line, number), names, format, number == first)
+            for row in _rows(source, raw, number, format, columns or {}):
+                yield row
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
-                    progress(number, done + (size if raw.closed else raw.tell()), sum(sizes))
-        if number == first:
-            raise DataError(f"{file}: the file holds no row")
+                    progress(number, done + raw.tell(), total)
         done += size
-    if progress is not None:
-        progress(number, done, sum(sizes))
+        if progress is not None:
+            progress(number, done, total)
 
 
-def _conversation(
-    record: Any, origin: Origin, columns: dict[str, str], format: Format | None, first: bool
-) -> Conversation:
-    if not isinstance(record, dict):
-        raise DataError(f"{origin}: expected a JSON object with the columns of a row, found {type(record).__name__}")
-    if columns:
-        record = renamed(record, columns, str(origin))
-    if first and format is None and not known(record):
-        raise DataError(
-            f"{origin}: no format fits the columns {', '.join(map(str, record)) or '(none)'}; say which column is "
-            "what, as in --map prompt=input --map completion=target, or name a --data-format"
-        )
-    return reader_of(record, format)(record, origin)
+def _rows(
+    source: Source, raw: IO[bytes], number: int, format: Format | None, columns: Mapping[str, str]
+) -> Iterator[Conversation]:
+    """The rows of one file; `number`: how many stand in the files before."""
+    file = str(source.path)
+    rename = renamer(columns) if columns else None
+    read_row = None
+    for line, row, mended in records(source, raw):
+        if not isinstance(row, dict):
+            found = type(row).__name__
+            raise DataError(f"{file}:{line}: expected a JSON object with the columns of a row, found {found}")
+        if read_row is None:
+            missing(row, columns, f"{file}:{line}")
+        if rename is not None:
+            row = rename(row)
+        if read_row is None:
+            read_row = reader(row, format, f"{file}:{line}")
+        conversation = read_row(row, Origin(file, line, number))
+        if mended:
+            conversation.problems = (*conversation.problems, LONE_SURROGATE)
+        yield conversation
+        number += 1
+    if read_row is None:
+        raise DataError(f"{file}: the file holds no row")

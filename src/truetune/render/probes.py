@@ -99,7 +99,7 @@ class Probes:
 
     def at(self, moment: datetime.datetime) -> Probes:
         """The same template with another clock."""
-        if self.template is None:
+        if self.template is None or self.template.refused:
             return self
         return replace(self, template=Template(self.template.source, self.template.special, now=lambda: moment))
 

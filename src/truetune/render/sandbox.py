@@ -25,7 +25,7 @@ from truetune.render import traced
 from truetune.render.traced import Traced
 
 MAX_SECONDS = 1.0
-"""One rendering may take this long."""
+"""Processor time that one rendering may take."""
 MAX_SIZE = 1 << 24
 """The longest string, in characters, or list, in entries, that a template may make."""
 MAX_TOTAL = 1 << 28
@@ -54,19 +54,23 @@ DENIED = ("lipsum", "pprint", "urlize", "wordwrap", "xmlattr", "striptags", "fil
 """Filters that work through methods of Traced. Of any other, a result that is not Traced can't be followed."""
 
 
+class LimitError(TemplateError):
+    """A rendering went past the limits."""
+
+
 class Meter:
-    """Counts the steps of one rendering. Raises TemplateError past the limits."""
+    """Counts the steps of one rendering. Raises LimitError past the limits."""
 
     __slots__ = ("deadline", "made", "steps")
 
     def __init__(self) -> None:
         self.steps = self.made = 0
-        self.deadline = time.monotonic() + MAX_SECONDS
+        self.deadline = time.thread_time() + MAX_SECONDS
 
     def step(self) -> None:
         self.steps += 1
-        if self.steps % CHECK_EVERY == 0 and time.monotonic() > self.deadline:
-            raise TemplateError(
+        if self.steps % CHECK_EVERY == 0 and time.thread_time() > self.deadline:
+            raise LimitError(
                 f"the chat template ran for more than {MAX_SECONDS:g} s on one conversation and was stopped; "
                 "look for a loop that never ends"
             )
@@ -75,7 +79,7 @@ class Meter:
         self.step()
         self.made += size
         if size > MAX_SIZE or self.made > MAX_TOTAL:
-            raise TemplateError(
+            raise LimitError(
                 f"the chat template tried to make a value of {size:,} characters or entries from one conversation "
                 f"(the limits are {MAX_SIZE:,}, and {MAX_TOTAL:,} in all); is a repeat or a width too large?"
             )

@@ -11,7 +11,7 @@ import jinja2
 
 from truetune.errors import TemplateError
 from truetune.render import traced
-from truetune.render.sandbox import Meter, Sandbox
+from truetune.render.sandbox import LimitError, Meter, Sandbox
 from truetune.render.traced import Path, Trace
 
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
@@ -41,6 +41,8 @@ class Template:
         self.source = source
         self.special = dict(special or {})
         self._environment = Sandbox(now)
+        self.refused: TemplateError | None = None
+        """Set once a rendering broke a limit; every later one raises it at once."""
         try:
             self._template = self._environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
@@ -77,13 +79,16 @@ class Template:
         }
 
     def run(self, inputs: dict[str, Any], add_generation_prompt: bool, variables: dict[str, Any]) -> str:
-        """Render inputs that `inputs` made. Raises as `render`."""
+        """Render inputs that `inputs` made. Raises as `render`, and at once where the template broke a limit before."""
+        if self.refused is not None:
+            raise self.refused
         environment = self._environment
         environment.meter = Meter()
         variables = {**self.special, **inputs, "add_generation_prompt": add_generation_prompt, **variables}
         try:
             return environment.concat(self._template.root_render_func(self._template.new_context(variables)))
-        except TemplateError:
+        except LimitError as error:
+            self.refused = error
             raise
         except RecursionError:
             raise TemplateError("the chat template calls itself without end") from None

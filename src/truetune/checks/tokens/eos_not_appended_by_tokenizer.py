@@ -51,7 +51,7 @@ class EosNotAppendedByTokenizer(Rule):
 
     def batch(self, batch: Batch) -> None:
         for i, (row, rendering) in enumerate(batch.examples):
-            if row.is_chat:
+            if row.is_chat or not rendering.text:
                 continue
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]]
             self.rows += 1

@@ -1,0 +1,73 @@
+"""Rows of Parquet and Arrow files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import pyarrow as arrow
+from pyarrow import parquet
+
+from truetune.data.files import PACKED, Source, unpacked
+from truetune.errors import DataError
+
+ROWS = 512
+Row = dict[str, Any]
+
+
+def rows(source: Source, raw: IO[bytes]) -> Iterator[Row]:
+    """The rows of an open file. Raises DataError where it is none of these."""
+    try:
+        for batch in _parquet(source, raw) if source.kind == "parquet" else _arrow(source, raw):
+            for start in range(0, batch.num_rows, ROWS):
+                yield from _rows(batch.slice(start, ROWS))
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
+        kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
+        raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
+
+
+def _parquet(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+    yield from parquet.ParquetFile(_seekable(source, raw)).iter_batches(batch_size=ROWS)
+
+
+def _arrow(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+    """`datasets` writes streams, Feather is the form with a footer."""
+    if unpacked(raw, source.path).read(6) != b"ARROW1":
+        yield from arrow.ipc.open_stream(unpacked(raw, source.path))
+        return
+    file = arrow.ipc.open_file(_seekable(source, raw))
+    for i in range(file.num_record_batches):
+        yield file.get_batch(i)
+
+
+def _seekable(source: Source, raw: IO[bytes]) -> Any:
+    """Packed files are held in memory: both forms are read from their end."""
+    stream = unpacked(raw, source.path)
+    return arrow.BufferReader(stream.read()) if source.path.suffix.lower() in PACKED else stream
+
+
+def _rows(batch: Any) -> Iterable[Row]:
+    gaps = [name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _has_gaps(column)]
+    found: list[Row] = batch.to_pylist()
+    for row in found:
+        for name in gaps:
+            row[name] = _without_gaps(row[name])
+    return found
+
+
+def _has_gaps(column: Any) -> bool:
+    """Do structs of this column lack some of their fields, which a table can only show as null?"""
+    if arrow.types.is_struct(column.type):
+        fields = column.flatten()
+        return any(field.null_count or _has_gaps(field) for field in fields)
+    if arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type):
+        return _has_gaps(column.flatten())
+    return False
+
+
+def _without_gaps(value: Any) -> Any:
+    """Without the keys that hold null; a message keeps its content, which tells a call from an empty answer."""
+    if isinstance(value, dict):
+        keep = "content" if "role" in value else None
+        return {key: _without_gaps(item) for key, item in value.items() if item is not None or key == keep}
+    return [_without_gaps(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,128 @@
+"""A window on a JSON text, which grows as values are read from it and forgets what it has passed."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from pathlib import Path
+from typing import IO, Any
+
+from truetune.data.columns import NAMES
+from truetune.data.json_text import mended
+from truetune.errors import DataError
+
+CHUNK = 1 << 20
+_SPACE = re.compile(r"[\s,]*")
+_OBJECTS = re.compile(r"\[\s*\{")
+
+
+class Window:
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self.path = path
+        self.line = 1
+        self._file = file
+        self._text = ""
+        self._at = self._counted = self._bytes = 0
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._decode = json.JSONDecoder().raw_decode
+
+    @property
+    def here(self) -> str:
+        """The beginning of what comes next, for messages."""
+        return shown(self._text[self._at : self._at + 40])
+
+    def peek(self) -> str:
+        """The next character that is no white space and no comma; empty at the end."""
+        while True:
+            match = _SPACE.match(self._text, self._at)
+            assert match is not None
+            self._at = match.end()
+            if self._at < len(self._text):
+                self._count(self._at)
+                return self._text[self._at]
+            if not self._grow():
+                return ""
+
+    def step(self) -> None:
+        """Pass one character."""
+        self._at += 1
+
+    def close(self, bracket: str) -> None:
+        """Pass a closing bracket. Raises DataError where something else stands, or nothing."""
+        found = self.peek()
+        if found != bracket:
+            what = f"expected {bracket or 'the end of the file'}, found {self.here}"
+            raise DataError(f"{self.path}:{self.line}: {what if found else 'the file ends too early; is it whole?'}")
+        self.step()
+
+    def value(self) -> tuple[Any, bool]:
+        """The JSON value that begins here; were lone surrogates replaced in it?"""
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
+                if cut and self._grow():
+                    continue
+                self._count(error.pos)
+                raise DataError(f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.here}") from None
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{self.path}:{self.line}: not JSON that can be read: {error}") from None
+            if end == len(self._text) and self._grow():
+                continue
+            start, self._at = self._at, end
+            return mended(value, self._text, start, end)
+
+    def into_rows(self) -> str | None:
+        """Go to the next list of objects that the object around here holds, and give its name.
+
+        None where there is none, and where the object is itself a row: a list that is called what a column of messages
+        is called.
+        """
+        if self.peek() == "{":
+            self.step()
+        while self.peek() == '"':
+            name = str(self.value()[0])
+            if self.peek() == ":":
+                self.step()
+            if self.peek() == "[" and name not in NAMES and _OBJECTS.match(self._ahead()):
+                return name
+            self.value()
+        return None
+
+    def _ahead(self) -> str:
+        """Enough text to see how a list begins."""
+        while len(self._text) - self._at < CHUNK and self._grow():
+            pass
+        return self._text[self._at : self._at + CHUNK]
+
+    def _grow(self) -> bool:
+        more = self._file.read(max(CHUNK, len(self._text) - self._at))
+        try:
+            text = self._utf8.decode(more, final=not more)
+        except UnicodeDecodeError as error:
+            self._count(len(self._text))
+            line = self.line + error.object.count(b"\n", 0, error.start)
+            raise not_utf8(self.path, line, self._bytes + len(more) - len(error.object), error) from None
+        if not self._bytes:
+            text = text.removeprefix("\ufeff")
+        self._bytes += len(more)
+        self._count(self._at)
+        self._text = self._text[self._at :] + text
+        self._at = self._counted = 0
+        return bool(more)
+
+    def _count(self, at: int) -> None:
+        self.line += self._text.count("\n", self._counted, at)
+        self._counted = at
+
+
+def not_utf8(path: Path, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
+    """`offset`: how many bytes of the text stand before what was decoded."""
+    byte, at = error.object[error.start], offset + error.start
+    return DataError(f"{path}:{line}: not UTF-8 (byte 0x{byte:02x} at byte {at} of the text); save the file as UTF-8")
+
+
+def shown(text: str) -> str:
+    return repr(text.strip()[:40])
