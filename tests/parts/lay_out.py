@@ -50,7 +50,8 @@ def golden_ids(name: str) -> list[tuple[str, list[int]]]:
     if recorded is None:
         return []
     path = vocabulary(recorded)
-    texts = read_exactly(path.with_name(path.name + ".inp")).split("\n__ggml_vocab_test__\n")
+    mark = "\n__ggml_vocab_test__\n"
+    texts = read_exactly(path.with_name(path.name + ".inp")).removesuffix(mark).split(mark)
     lines = read_exactly(path.with_name(path.name + ".out")).removesuffix("\n").split("\n")
     return [(text, [int(id_) for id_ in line.split()]) for text, line in zip(texts, lines, strict=True)]
 
