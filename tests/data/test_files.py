@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import json
 import lzma
@@ -192,3 +193,26 @@ def test_null_filled_structs_lose_only_what_no_row_said(tmp_path: Path) -> None:
     assert [row.messages for row in found] == [row["messages"] for row in rows]
     assert [row.tools for row in found] == [row["tools"] for row in rows]
     assert [row.problems for row in found] == [(), ()]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(WRITE), st.sampled_from(sorted(PACK)), st.floats(0, 1), st.integers(0, 255), st.sampled_from("fct")
+)
+def test_a_damaged_file_is_read_or_is_a_data_error(
+    tmp_path_factory: pytest.TempPathFactory, kind: Any, packed: str, at: float, byte: int, damage: str
+) -> None:
+    suffix, write = kind
+    path = tmp_path_factory.mktemp("damaged") / f"a{suffix}"
+    write([{"text": f"é {i}"} for i in range(30)], path)
+    whole = path.read_bytes()
+    place = int(at * (len(whole) - 1))
+    damaged = {
+        "f": whole[:place] + bytes([byte]) + whole[place + 1 :],
+        "c": whole[:place],
+        "t": whole[:place] + whole[place + 1 + byte % 7 :],
+    }[damage]
+    packed_path = path.with_name(path.name + packed)
+    packed_path.write_bytes(PACK[packed](damaged))
+    with contextlib.suppress(DataError):
+        list(read([str(packed_path)]))

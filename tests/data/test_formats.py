@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import parts
+from truetune.data.columns import NAMES
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.errors import DataError, SpecError
@@ -224,3 +227,36 @@ def test_reasoning_of_llamafactory() -> None:
     assert sum(row.tools is not None for row in rows) > 40
     weighted = next(read([str(parts.data("llamafactory/v1_sft_demo.jsonl"))]))
     assert [(m["weight"], m.get("train", True)) for m in weighted.messages] == [(0.0, False), (1.0, True)]
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(0, 2)
+    | st.text(max_size=2)
+    | st.sampled_from(["user", "gpt", "\ud800", "[{"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "from", "value", "type", "tool_calls", "weight", "train"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(NAMES)), VALUES | VALUES.map(json.dumps), max_size=5))
+def test_any_row_becomes_a_conversation_that_can_be_written(
+    tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "a.jsonl"
+    path.write_text(json.dumps({"text": "t"}) + "\n" + json.dumps(row) + "\n")
+    _, found = read([str(path)])
+    held = [found.messages, found.tools, found.documents, found.prompt, found.completion, found.text, found.rejected]
+    json.dumps(held, ensure_ascii=False).encode()
+    assert all(isinstance(message["role"], str) for message in found.messages)
+    assert all(text is None or isinstance(text, str) for text in (found.prompt, found.completion, found.text))
+    assert found.unused == tuple(name for name in row if name in found.unused)

@@ -16,14 +16,17 @@ Row = dict[str, Any]
 
 
 def rows(source: Source, raw: IO[bytes]) -> Iterator[Row]:
-    """The rows of an open file. Raises DataError where it is none of these."""
+    """The rows of an open file. Raises DataError where it is none of these; pyarrow itself trusts what it reads."""
     try:
         for batch in _parquet(source, raw) if source.kind == "parquet" else _arrow(source, raw):
+            batch.validate(full=True)
             for start in range(0, batch.num_rows, ROWS):
                 yield from _rows(batch.slice(start, ROWS))
     except (arrow.ArrowException, UnicodeDecodeError) as error:
         kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
         raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
+    except MemoryError:
+        raise DataError(f"{source.path}: speaks of more bytes than there is memory; is the file whole?") from None
 
 
 def _parquet(source: Source, raw: IO[bytes]) -> Iterator[Any]:

@@ -31,18 +31,22 @@ def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) 
     made: list[Message] = []
     for item in value:
         if isinstance(item, dict):
-            made.append(item if _plain(item) else _message(item, len(made), problems, sharegpt))
+            made.append(_quick(item) or _message(item, len(made), problems, sharegpt))
         else:
             problems.append(Problem("not-messages", f"expected a message with role and content, found {_shown(item)}"))
     return made
 
 
-def _plain(item: Message) -> bool:
-    """Is there nothing to do? So it is with nearly all messages; this is what reading them costs."""
+def _quick(item: Message) -> Message | None:
+    """The message where there is nothing to check. So it is with nearly all; this is what reading them costs."""
     if len(item) != 2:
-        return False
-    role = item.get("role")
-    return type(role) is str and role in ROLES and type(item.get("content")) is str
+        return None
+    role, source = item.get("role"), item.get("from")
+    if type(role) is str and role in ROLES and type(item.get("content")) is str:
+        return item
+    if type(source) is str and source in SHAREGPT and type(item.get("value")) is str:
+        return {"role": SHAREGPT[source], "content": item["value"]}
+    return None
 
 
 def is_messages(value: Any) -> bool:

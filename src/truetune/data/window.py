@@ -18,6 +18,8 @@ _OBJECTS = re.compile(r"\[\s*\{")
 
 
 class Window:
+    """Raises DataError, with the line, where the text is no JSON or no UTF-8."""
+
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self.path = path
         self.line = 1
@@ -125,4 +127,5 @@ def not_utf8(path: Path, line: int, offset: int, error: UnicodeDecodeError) -> D
 
 
 def shown(text: str) -> str:
+    """The beginning of a text, quoted for a message."""
     return repr(text.strip()[:40])

@@ -1,7 +1,13 @@
-"""Encoder: texts in bulk to ids, and the character at which each token begins."""
+"""Encoder: texts in bulk to ids, and the character at which each token begins.
+
+A byte-level tokenizer cuts a text at its added tokens first, and encodes what stands between them piece by piece. So
+do we, where that is so: a piece that stands in many texts (the turns that the examples of one chat share) is encoded
+once a batch.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +35,49 @@ class Encoder:
         self.backend = backend
         self.vocabulary = Vocabulary(backend)
         self._spelled, self._asked = 0, 0
+        self._cut = _added_tokens(backend)
+        self._first = True
 
     def encode(self, texts: list[str]) -> Encoded:
         """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do."""
+        if self._cut is None:
+            return self._whole(texts)
+        encoded = self._by_pieces(texts, self._cut)
+        if self._first:
+            self._first = False
+            whole = self._whole(texts)
+            if not np.array_equal(whole.ids, encoded.ids) or not np.array_equal(whole.starts, encoded.starts):
+                self._cut = None
+                return whole
+        return encoded
+
+    def _by_pieces(self, texts: list[str], cut: re.Pattern[str]) -> Encoded:
+        """Encode each different piece once, and lay the pieces of each text end to end."""
+        numbers: dict[str, int] = {}
+        order, places, counts = [], [], []
+        for text in texts:
+            at = 0
+            pieces = [piece for piece in cut.split(text) if piece]
+            for piece in pieces:
+                order.append(numbers.setdefault(piece, len(numbers)))
+                places.append(at)
+                at += len(piece)
+            counts.append(len(pieces))
+        known = self._whole(list(numbers))
+        sequence = np.array(order, dtype=np.int64)
+        lengths = np.diff(known.offsets)[sequence]
+        ends = np.cumsum(lengths)
+        gather = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+            known.offsets[:-1][sequence] - ends + lengths, lengths
+        )
+        borders = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        return Encoded(
+            known.ids[gather],
+            np.concatenate(([0], ends))[borders],
+            (known.starts[gather] + np.repeat(np.array(places, dtype=np.int64), lengths)).astype(np.int32),
+        )
+
+    def _whole(self, texts: list[str]) -> Encoded:
         if self._asked > 64 and self._spelled * 2 < self._asked:
             return self._by_offsets(texts)
         lists = [e.ids for e in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
@@ -69,6 +115,16 @@ class Encoder:
             places = np.array([start for start, _ in encoding.offsets], dtype=np.int32)
             starts[offsets[i] : offsets[i + 1]] = np.maximum.accumulate(places) if len(places) else places
         return Encoded(ids, offsets, starts)
+
+
+def _added_tokens(backend: tokenizers.Tokenizer) -> re.Pattern[str] | None:
+    """Where texts are cut; None where what stands beside a token changes how it is encoded."""
+    added = [token for token in backend.get_added_tokens_decoder().values() if token.content]
+    plain = not any(token.lstrip or token.rstrip or token.single_word or token.normalized for token in added)
+    if not added or not plain or "ByteLevel" not in repr(type(backend.decoder)):
+        return None
+    contents = sorted((token.content for token in added), key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, contents))})")
 
 
 def _flat(lists: list[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
