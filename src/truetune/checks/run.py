@@ -90,6 +90,8 @@ def prepare(spec: RunSpec) -> Setup:
     """Load the tokenizer and compile its template."""
     if spec.tokenizer is None:
         raise SpecError("no tokenizer is named; give its folder with --tokenizer")
+    if spec.mask_by == "response-marker" and not spec.response_marker:
+        raise SpecError("mask_by is response-marker and no response_marker is given; add --response-marker TEXT")
     tokenizer = load(spec.tokenizer, model=spec.model)
     return Setup(spec, tokenizer, probes(tokenizer, spec))
 

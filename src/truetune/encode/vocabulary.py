@@ -12,24 +12,33 @@ SPACE = "\u2581"
 
 
 class Vocabulary:
-    """Bytes by id."""
+    """Bytes by id, spelled when they are first asked for."""
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        spell = _byte_level if "ByteLevel" in repr(type(backend.decoder)) else _sentencepiece
         added = backend.get_added_tokens_decoder()
         size = max([*added, backend.get_vocab_size(with_added_tokens=True) - 1], default=-1) + 1
-        table = [b""] * size
-        for token, id in backend.get_vocab(with_added_tokens=False).items():
-            table[id] = spell(token)
-        for id, special in added.items():
-            table[id] = special.content.encode()
-        self.spelling = table
-        self.lengths: NDArray[np.int32] = np.fromiter(map(len, table), dtype=np.int32, count=size)
-        self.spell: Callable[[int], bytes] = table.__getitem__
+        self.lengths: NDArray[np.int32] = np.zeros(size, dtype=np.int32)
+        """(ids,) bytes of each id that was asked for"""
+        special = {id: token.content.encode() for id, token in added.items()}
+        self.spell: Callable[[int], bytes] = _Spellings(backend, special, self.lengths).__getitem__
 
     def bytes(self, ids: list[int]) -> bytes:
         """What the ids spell."""
         return b"".join(map(self.spell, ids))
+
+
+class _Spellings(dict[int, bytes]):
+    def __init__(self, backend: tokenizers.Tokenizer, special: dict[int, bytes], lengths: NDArray[np.int32]) -> None:
+        super().__init__(special)
+        lengths[list(special)] = [len(spelling) for spelling in special.values()]
+        self.token = backend.id_to_token
+        self.spell = _byte_level if "ByteLevel" in repr(type(backend.decoder)) else _sentencepiece
+        self.lengths = lengths
+
+    def __missing__(self, id: int) -> bytes:
+        spelling = self[id] = self.spell(self.token(id) or "")
+        self.lengths[id] = len(spelling)
+        return spelling
 
 
 def _byte_characters() -> dict[str, int]:

@@ -69,26 +69,26 @@ class ThinkingStrippedFromHistory(Rule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        seen: dict[int, set[int]] = {}
+        thinking = {row.origin.row: turns for row in batch.rows if (turns := _thinking(row))}
+        if not thinking:
+            return
+        self.turns += sum(map(len, thinking.values()))
+        shown: dict[int, set[int]] = {}
         for row, rendering in batch.examples:
-            thinking = _thinking(row)
-            if not thinking:
+            turns = thinking.get(row.origin.row)
+            if turns is None:
                 continue
-            shown = seen.setdefault(row.origin.row, set())
-            if not shown:
-                self.turns += len(thinking)
-            self.split += rendering.turn is not None and rendering.turn in thinking
-            shown |= _reasoned(rendering) | {-1}
+            self.split += rendering.turn in turns
+            shown.setdefault(row.origin.row, set()).update(_reasoned(rendering))
             for turn in rendering.turns:
-                if turn.skew == REWRITTEN and turn.message in thinking:
+                if turn.skew == REWRITTEN and turn.message in turns:
                     self.rewritten += 1
                     self._case("its reasoning is gone once the next turn follows", row, turn.message)
-        for row in batch.rows:
-            if row.origin.row in seen:
-                for index in sorted(_thinking(row) - seen[row.origin.row]):
-                    if self.spec.history == "as-served":
-                        self.unseen += 1
-                        self._case("its reasoning is in no training text", row, index)
+        if self.spec.history == "as-served":
+            for row in (row for row in batch.rows if row.origin.row in shown):
+                for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
+                    self.unseen += 1
+                    self._case("its reasoning is in no training text", row, index)
 
     def _case(self, text: str, row: Conversation, turn: int) -> None:
         if len(self.cases) < MAX_CASES:
@@ -128,10 +128,5 @@ def _has(message: Message) -> bool:
 
 def _reasoned(rendering: Rendering) -> set[int]:
     """The turns whose reasoning stands in the text."""
-    return {
-        int(run.path.split("[")[1].split("]")[0])
-        for run in rendering.runs
-        if run.path.startswith("messages[")
-        and (run.source is Source.REASONING or run.path.endswith(".content"))
-        and (run.source is Source.REASONING)
-    }
+    paths = [run.path for run in rendering.runs if run.source is Source.REASONING]
+    return {int(path.split("[")[1].split("]")[0]) for path in paths}
