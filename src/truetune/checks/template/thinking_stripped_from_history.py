@@ -75,13 +75,13 @@ class ThinkingStrippedFromHistory(Rule):
         self.turns += sum(map(len, thinking.values()))
         shown: dict[int, set[int]] = {}
         for row, rendering in batch.examples:
-            turns = thinking.get(row.origin.row)
-            if turns is None:
+            held = thinking.get(row.origin.row)
+            if held is None:
                 continue
-            self.split += rendering.turn in turns
+            self.split += rendering.turn in held
             shown.setdefault(row.origin.row, set()).update(_reasoned(rendering))
             for turn in rendering.turns:
-                if turn.skew == REWRITTEN and turn.message in turns:
+                if turn.skew == REWRITTEN and turn.message in held:
                     self.rewritten += 1
                     self._case("its reasoning is gone once the next turn follows", row, turn.message)
         if self.spec.history == "as-served":
