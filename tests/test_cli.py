@@ -7,17 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import truetune as package
 from tests.cli_page import PAGE, page
 from truetune.demo import BROKEN, DATA, TOKENIZER
 
+SOURCES = Path(package.__file__).parents[1]
+
 
 def truetune(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    settings = {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONPATH": str(SOURCES), **environment}
     return subprocess.run(
         [sys.executable, "-m", "truetune", *map(str, arguments)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment},
+        capture_output=True, text=True, encoding="utf-8", cwd=cwd, env={**os.environ, **settings},
     )  # fmt: skip
 
 
@@ -46,7 +51,12 @@ def test_findings_and_severities() -> None:
         (["check", DATA, "-t", "nowhere"], "nowhere: no such folder"),
         (["check", DATA, "-t", TOKENIZER, "--select", "pad-is-stop-tokn"], "did you mean 'pad-is-stop-token'?"),
         (["check", DATA, "-t", TOKENIZER, "--template", "rag"], "no template of"),
-        (["check", DATA, "-t", TOKENIZER, "--max-length", "-3"], "max_length"),
+        (["check", DATA, "-t", TOKENIZER, "--max-length", "0"], "0 is not in the range x>=1"),
+        (["check", DATA, "-t", TOKENIZER, "--data-format", "chatml"], "'chatml' is not one of 'messages', 'sharegpt'"),
+        (["check", DATA, "-t", TOKENIZER, "--template-kwarg", "enable_thinking=False"], "true, false or null"),
+        (["check", DATA, "-t", "\x1b[31mred"], "\\x1b[31mred: no such folder"),
+        (["check", DATA, "-t", TOKENIZER, "--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["check", "--foo"], "No such option"),
         (["check", DATA, "-t", TOKENIZER, "--map", "answer"], "expected NAME=VALUE"),
         (["show", DATA, "-t", TOKENIZER, "--row", "100000"], "rows are numbered from 0 to 199"),
         (["explain", "TT999"], "no rule is called 'TT999'"),
@@ -58,24 +68,48 @@ def test_usage_and_input_errors(arguments: list[object], message: str) -> None:
     done = truetune(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("truetune: error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
 
 
-def test_settings_files(tmp_path: Path) -> None:
-    (tmp_path / "truetune.yaml").write_text(f"data: {DATA}\ntokenizer: {TOKENIZER}\nlearn: last\nmax-length: 512\n")
-    done = truetune("check", "--format", "json", cwd=tmp_path)
-    report = json.loads(done.stdout)
-    assert done.stderr.strip() == "settings from " + str(tmp_path.resolve() / "truetune.yaml")
-    assert (report["spec"]["learn"]["what"], report["spec"]["max_length"]) == ("last", 512)
-    over = json.loads(truetune("check", "--format", "json", "--learn", "all", "--quiet", cwd=tmp_path).stdout)
-    assert over["spec"]["learn"]["what"] == "all"
-    (tmp_path / "truetune.yaml").write_text("tokeniser: x\n")
-    wrong = truetune("check", cwd=tmp_path)
+def test_debug_shows_the_traceback() -> None:
+    done = truetune("check", "nowhere.jsonl", "-t", TOKENIZER, TRUETUNE_DEBUG="1")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert "truetune: error: nowhere.jsonl: no such file" in done.stderr
+
+
+def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
+    def spec(*options: str) -> dict[str, Any]:
+        done = truetune("check", "--format", "json", *options, cwd=tmp_path)
+        assert done.stderr == "settings from truetune.yaml\n"
+        return dict(json.loads(done.stdout)["spec"])
+
+    (tmp_path / "chats.jsonl").write_text('{"q": "Is it open?", "a": "Yes.", "b": "No."}\n')
+    (tmp_path / "truetune.yaml").write_text(
+        f"data: chats.jsonl\ntokenizer: {TOKENIZER}\nlearn: {{what: last, tool-calls: false}}\nmax-length: 512\n"
+        "map: {prompt: q, completion: a}\ntemplate_kwargs: {a: 1, b: 1}\nselect: TT4\nfail-on: info\n"
+    )
+    given = spec()
+    assert (given["data"], given["learn"]["what"], given["max_length"]) == (["chats.jsonl"], "last", 512)
+    over = spec("--learn", "all", "--no-reasoning", "--max-length", "99", "--template-kwarg", "b=[2]", "--ignore",
+                "TT101", "--select", "TT1", "--map", "completion=b", "--fail-on", "error", "--append-eos")  # fmt: skip
+    assert over["learn"] == {"what": "all", "reasoning": False, "tool_calls": False}
+    assert over["map"] == {"prompt": "q", "completion": "b"}
+    assert over["template_kwargs"] == {"a": 1, "b": [2]}
+    assert (over["max_length"], over["select"], over["ignore"]) == (99, ["TT1"], ["TT101"])
+    assert (over["fail_on"], over["append_eos"]) == ("error", True)
+    wrong = truetune("check", "--config", "chats.jsonl", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert "there is no setting tokeniser; did you mean tokenizer?" in wrong.stderr
-    (tmp_path / "truetune.yaml").unlink()
+    assert wrong.stderr.startswith("truetune: error: chats.jsonl: ")
+
+
+def test_settings_from_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f'[tool.truetune]\ndata = "{DATA}"\ntokenizer = "{TOKENIZER}"\n')
-    assert truetune("check", "--quiet", cwd=tmp_path).returncode == 0
+    done = truetune("check", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "settings from pyproject.toml\n")
+    assert truetune("check", "--quiet", cwd=tmp_path).stderr == ""
 
 
 def test_output_files(tmp_path: Path) -> None:
@@ -86,6 +120,48 @@ def test_output_files(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "r.sarif").read_text())["version"] == "2.1.0"
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.sarif"]
+    same = truetune("check", BROKEN, "-t", TOKENIZER, "-q", "-o", "r.txt", cwd=tmp_path)
+    assert (same.returncode, same.stdout) == (1, "")
+    assert (tmp_path / "r.txt").read_text(encoding="utf-8").startswith("error[TT")
+
+
+def test_an_output_that_can_not_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    done = truetune("check", "nowhere.jsonl", "-t", TOKENIZER, "--html", "nowhere/r.html", cwd=tmp_path)
+    assert "nowhere/r.html: can't be written: there is no folder" in done.stderr
+    done = truetune("check", DATA, "-t", TOKENIZER, "-q", "-o", tmp_path)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "can't be written: Is a directory" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and signals of POSIX")
+def test_a_reader_that_goes_and_a_device() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    for output in ("terminal", "json"):
+        done = subprocess.run(
+            [sys.executable, "-m", "truetune", "check", BROKEN, "-t", TOKENIZER, "--format", output],
+            stdout=write, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SOURCES)},
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (141, b"")
+    os.close(write)
+    assert truetune("check", DATA, "-t", TOKENIZER, "-q", "-o", "/dev/null").returncode == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_an_interrupt() -> None:
+    code = (
+        "import signal, sys\nimport truetune.checks.run as run\nfrom truetune.cli import main\n"
+        "run.check = lambda *_, **__: signal.raise_signal(signal.SIGINT)\n"
+        f"sys.argv = ['truetune', 'check', {str(DATA)!r}, '-t', 'x']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+def test_output_in_another_encoding() -> None:
+    done = truetune("check", BROKEN, "-t", TOKENIZER, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "  0 to  99 ####" in done.stdout
 
 
 def test_show_rules_and_explain() -> None:
@@ -96,6 +172,12 @@ def test_show_rules_and_explain() -> None:
     assert "pad-is-stop-token" in truetune("rules").stdout
     assert "Why it is bad" in truetune("explain", "TT101").stdout
     assert truetune("explain", "pad-is-stop-token").stdout == truetune("explain", "TT101").stdout
+
+
+def test_truetune_alone_shows_its_help() -> None:
+    done = truetune()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == truetune("--help").stdout
 
 
 def test_every_option_stands_in_the_docs() -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
     from truetune.checks.findings import Finding as Finding
     from truetune.checks.report import Report as Report
     from truetune.spec.run import RunSpec as RunSpec
@@ -24,7 +27,11 @@ _HOMES = {
 }
 
 
-def check(data: str | list[str] | tuple[str, ...] = (), tokenizer: str | None = None, **settings: Any) -> Report:
+def check(
+    data: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    tokenizer: str | PathLike[str] | None = None,
+    **settings: Any,
+) -> Report:
     """Check data and a tokenizer before a fine-tune.
 
     `data` is a file, folder or glob, or several; `tokenizer` a folder, or a model of the local hub cache; `settings`
@@ -35,7 +42,6 @@ def check(data: str | list[str] | tuple[str, ...] = (), tokenizer: str | None = 
     from truetune.checks.run import check as run
     from truetune.spec.files import spec_of
 
-    data = (data,) if isinstance(data, str) else tuple(data)
     return run(spec_of({"data": data, "tokenizer": tokenizer, **settings}, "truetune.check"))
 
 

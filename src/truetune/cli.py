@@ -1,13 +1,17 @@
 """The command line: parse, call one public function, draw, exit.
 
-Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input error, 130 interrupted.
+Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input error, 130 interrupted, 141 the reader of the
+output has gone.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,42 +23,63 @@ from truetune.errors import TruetuneError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from truetune.checks.report import Report
     from truetune.checks.run import Progress
     from truetune.spec.run import RunSpec
 
+FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
+LEARN = ("assistant", "last", "completion", "all")
+MASKS = ("contract", "generation-tags", "response-marker")
 SEVERITIES = ("error", "warning", "info")
 
 
 def main() -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_run())
+
+
+def _run() -> int:
     try:
-        code = commands.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        code = 130
+        return int(commands.main(prog_name="truetune", standalone_mode=False) or 0)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return 130
     except click.ClickException as error:
-        error.show()
-        code = 2
+        context = getattr(error, "ctx", None)
+        help_on = f" (see {context.command_path} --help)" if context else ""
+        return _failed(error.format_message() + help_on)
     except TruetuneError as error:
-        if os.environ.get("TRUETUNE_DEBUG"):
-            raise
-        for line in str(error).splitlines():
-            click.echo(f"truetune: error: {line}", err=True)
-        code = 2
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except KeyboardInterrupt:
-        code = 130
+        return _failed(str(error), debug=bool(os.environ.get("TRUETUNE_DEBUG")))
+    except (BrokenPipeError, SystemExit):  # click and rich turn a broken pipe into SystemExit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
     except OSError as error:
-        click.echo(f"truetune: error: {error.filename or 'output'}: {error.strerror}", err=True)
-        code = 2
-    sys.exit(code if isinstance(code, int) else 0)
+        return _failed(f"{error.filename or 'output'}: {error.strerror}", debug=bool(os.environ.get("TRUETUNE_DEBUG")))
+    except Exception as error:
+        return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def _failed(message: str, *, debug: bool = False) -> int:
+    from truetune.report.text import visible
+
+    if debug:
+        traceback.print_exc()
+    for line in message.split("\n"):
+        click.echo(f"truetune: error: {visible(line)}", err=True)
+    return 2
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, invoke_without_command=True
+)
 @click.version_option(truetune.__version__, prog_name="truetune")
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Show, prove and guarantee what an LLM fine-tune really learns."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,29 +89,30 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-t", "--tokenizer", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", help="Folder of config.json and weights, where it is not the tokenizer's."),
         click.option("--eval-data", multiple=True, help="Evaluation data, compared with DATA for leaks. Repeatable."),
-        click.option("--data-format", "format", help="Format of the rows: messages, sharegpt, alpaca, "
-                     "prompt-completion, text, preference or kto. Found by the columns when not given."),
+        click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
+                     help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
         click.option("--template", help="Name of one of the tokenizer's chat templates, or a .jinja file."),
         click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
                      help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
-        click.option("--learn", type=click.Choice(["assistant", "last", "completion", "all"]),
+        click.option("--learn", type=click.Choice(LEARN),
                      help="What is supervised: every assistant turn (default), the last, the completion, or all."),
         click.option("--no-reasoning", is_flag=True, help="Do not supervise reasoning."),
         click.option("--no-tool-calls", is_flag=True, help="Do not supervise tool calls."),
         click.option("--history", type=click.Choice(["as-served", "single"]),
                      help="One example per turn where the template rewrites history (as-served, default), or one "
                      "in all."),
-        click.option("--mask-by", type=click.Choice(["contract", "generation-tags", "response-marker"]),
-                     help="How the trainer finds the supervised tokens."),
+        click.option("--mask-by", type=click.Choice(MASKS), help="How the trainer finds the supervised tokens."),
         click.option("--response-marker", help="The text before each answer, for a trainer that masks by it."),
-        click.option("--append-eos", is_flag=True, help="The trainer appends EOS to plain text (TRL does)."),
-        click.option("--max-length", type=int, help="Longest example of the run, in tokens."),
+        click.option("--append-eos", is_flag=True, default=None,
+                     help="The trainer appends EOS to plain text (TRL does)."),
+        click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
+                     help="Longest example of the run, in tokens."),
         click.option("--select", multiple=True, metavar="RULE", help="Only these rules, by name or code. Repeatable."),
         click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Repeatable."),
         click.option("--fail-on", type=click.Choice(SEVERITIES), help="Lowest severity that makes the exit code 1."),
-        click.option("--config", help="Settings file; else truetune.yaml here, else [tool.truetune] in "
+        click.option("--config", metavar="FILE", help="Settings file; else truetune.yaml here, else [tool.truetune] in "
                      "pyproject.toml."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -94,13 +120,13 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@commands.command()
+@commands.command(short_help="Check data with a tokenizer: what will be learned?")
 @spec_options
 @click.option("--format", "output_format", type=click.Choice(["terminal", "json", "sarif"]), default="terminal",
               help="What to print.")  # fmt: skip
-@click.option("-o", "--output", help="Write it to this file and not to the terminal.")
-@click.option("--html", help="Write a page to this file as well.")
-@click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors.")
+@click.option("-o", "--output", metavar="FILE", help="Write it to this file and not to the terminal.")
+@click.option("--html", metavar="FILE", help="Write a page to this file as well.")
+@click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors, and the tokenizer's facts.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings alone.")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
 def check(
@@ -117,50 +143,43 @@ def check(
     """
     from truetune.checks.run import check as run
 
-    spec, source = _spec(options)
-    if not spec.data:
-        raise UsageError("no data is named; give files after `truetune check`, or `data:` in truetune.yaml")
-    if source is not None and not quiet:
-        click.echo(f"settings from {source}", err=True)
-    with _Bar(no_progress or quiet) as progress:
+    spec = _spec(options, quiet=quiet)
+    for path in (output, html):
+        if path is not None and not (folder := Path(path).resolve().parent).is_dir():
+            raise UsageError(f"{path}: can't be written: there is no folder {folder}")
+    with _bar(off=no_progress or quiet) as progress:
         report = run(spec, progress=progress)
     if html is not None:
         from truetune.report.html import page
 
         _write(html, page(report))
-    if output_format == "json":
-        from truetune.report.as_json import to_json as draw
-    elif output_format == "sarif":
-        from truetune.report.sarif import to_sarif as draw
-    else:
+    if output is not None:
+        _write(output, _drawn(report, output_format, verbose, quiet))
+    elif output_format == "terminal":
         from truetune.report.terminal import render_report
 
-        if output is None:
-            render_report(report, _console(), verbose=verbose, quiet=quiet)
-            return int(report.failed())
-
-        from truetune.report.terminal import as_text as draw
-    if output is None:
-        click.echo(draw(report))
+        render_report(report, _console(), verbose=verbose, quiet=quiet)
     else:
-        _write(output, draw(report))
+        click.echo(_encoded(_drawn(report, output_format, verbose, quiet)))
     return int(report.failed())
 
 
-@commands.command()
+@commands.command(short_help="Show a row token by token.")
 @spec_options
-@click.option("--row", type=int, default=0, show_default=True, help="Which row, counted from 0 over all files.")
+@click.option("--row", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Which row, counted from 0 over all files.")  # fmt: skip
 @click.option("--ids", is_flag=True, help="Show the id of each token.")
 def show(row: int, ids: bool, **options: Any) -> int:
     """Show a row of DATA as the model sees it: every token, where it came from, and which are learned."""
     from truetune.checks.run import view
     from truetune.report.show import render_view
 
-    spec, _ = _spec(options)
-    if not spec.data:
-        raise UsageError("no data is named; give a file after `truetune show`")
-    for number, token_view in enumerate(view(spec, row)):
-        render_view(token_view, _console(), ids=ids, number=number)
+    views = view(_spec(options), row)
+    console = _console()
+    for number, token_view in enumerate(views):
+        if number:
+            console.print()
+        render_view(token_view, console, ids=ids, number=number)
     return 0
 
 
@@ -173,7 +192,7 @@ def rules() -> int:
     return 0
 
 
-@commands.command()
+@commands.command(short_help="Show the page of a rule.")
 @click.argument("rule")
 def explain(rule: str) -> int:
     """Show the page of a rule, by name or code: what it does, why it is bad, and how to mend it."""
@@ -183,7 +202,7 @@ def explain(rule: str) -> int:
     return 0
 
 
-@commands.command()
+@commands.command(short_help="See it on a small data set that ships with truetune.")
 def demo() -> int:
     """Check a small data set with planted faults and its mended twin, and prove by training what a pad token can do."""
     from truetune.demo.run import demo as run
@@ -191,45 +210,63 @@ def demo() -> int:
     return run(_console())
 
 
-def _spec(options: dict[str, Any]) -> tuple[RunSpec, Path | None]:
+def _spec(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
     """Command line over settings file."""
     from truetune.spec.files import find_settings, spec_of
 
-    settings, source = find_settings(options.pop("config"), Path.cwd())
+    settings, source = find_settings(options.pop("config"), Path())
     learn = settings.get("learn", {})
-    learn = {"what": learn} if isinstance(learn, str) else dict(learn)
-    if options["learn"] is not None:
-        learn["what"] = options["learn"]
-    learn |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
+    learn = {"what": learn} if isinstance(learn, str) else learn
+    chosen = {"what": what} if (what := options.pop("learn")) else {}
+    chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
+    variables = {name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")}
     given = {
-        "map": _pairs(options.pop("pairs"), "--map"),
-        "template_kwargs": {k: _value(v) for k, v in _pairs(options.pop("variables"), "--template-kwarg").items()},
-        **options,
-        "learn": learn,
+        "learn": {**learn, **chosen},
+        "map": {**settings.get("map", {}), **dict(_pairs(options.pop("pairs"), "--map"))},
+        "template_kwargs": {**settings.get("template_kwargs", {}), **variables},
+        **{name: value for name, value in options.items() if value not in (None, ())},
     }
-    for name in ("map", "template_kwargs"):
-        given[name] = {**settings.get(name, {}), **given[name]}
-    settings |= {name: value for name, value in given.items() if value not in (None, (), {}, False)}
-    return spec_of(settings, str(source or "command line")), source
+    spec = spec_of({**settings, **given}, "command line")
+    if not spec.data:
+        command = click.get_current_context().command_path
+        raise UsageError(f"no data is named; give a file after `{command}`, or `data:` in truetune.yaml")
+    if source is not None and not quiet:
+        click.echo(f"settings from {source}", err=True)
+    return spec
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = {}
+def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
     for pair in given:
         name, found, value = pair.partition("=")
         if not found:
             raise UsageError(f"{option} {pair}: expected NAME=VALUE")
-        pairs[name] = value
-    return pairs
+        yield name, value
 
 
-def _value(text: str) -> Any:
+def _value(name: str, text: str) -> Any:
+    """JSON, or else the text itself."""
     import json
 
+    if text in ("True", "False", "None"):
+        raise UsageError(f"--template-kwarg {name}={text}: expected JSON (true, false or null)")
     try:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _drawn(report: Report, output_format: str, verbose: bool, quiet: bool) -> str:
+    if output_format == "json":
+        from truetune.report.as_json import to_json
+
+        return to_json(report)
+    if output_format == "sarif":
+        from truetune.report.sarif import to_sarif
+
+        return to_sarif(report)
+    from truetune.report.terminal import as_text
+
+    return as_text(report, verbose=verbose, quiet=quiet)
 
 
 def _console() -> Console:
@@ -238,41 +275,41 @@ def _console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-class _Bar:
+@contextmanager
+def _bar(*, off: bool) -> Iterator[Progress | None]:
     """A progress bar on stderr, on a terminal alone."""
+    if off or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, off: bool) -> None:
-        self.off = off or not sys.stderr.isatty()
+    columns = (TextColumn("checking"), BarColumn(), TextColumn("{task.fields[rows]:,} rows"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=None, rows=0)
+        yield lambda rows, done, total: shown.update(task, completed=done, total=total, rows=rows)
 
-    def __enter__(self) -> Progress | None:
-        if self.off:
-            return None
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (
-            TextColumn("checking"), BarColumn(), TextColumn("{task.fields[rows]:,} rows"), TimeRemainingColumn()
-        )  # fmt: skip
-        self.shown = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.shown.start()
-        task = self.shown.add_task("", total=None, rows=0)
-        return lambda rows, done, total: self.shown.update(task, completed=done, total=total, rows=rows)
-
-    def __exit__(self, *_: object) -> None:
-        if not self.off:
-            self.shown.stop()
+def _encoded(text: str) -> bytes:
+    """UTF-8; half a surrogate pair (of a file's name) as an escape."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _write(path: str, text: str) -> None:
-    """To a temporary name, to the disk, then to its place."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """To a temporary name, to the disk, then to its place; straight into a device or a pipe."""
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
+        if Path(path).exists() and not Path(path).is_file():
+            Path(path).write_bytes(_encoded(text))
+            return
+        target = Path(path).resolve()
+        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as file:
+                file.write(_encoded(text))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UsageError(f"{target}: can't be written: {error.strerror}") from None
+        raise UsageError(f"{path}: can't be written: {error.strerror}") from None

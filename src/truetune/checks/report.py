@@ -62,8 +62,11 @@ class TokenView:
     ids: NDArray[np.int32]
     source: NDArray[np.uint8]
     supervised: NDArray[np.bool_]
+    starts: NDArray[np.int32]
+    """(tokens,) the character of the example's text that holds the token's first byte."""
     pieces: tuple[str, ...]
-    """(tokens,) the characters that each token stands for; a byte fragment as `\\xNN` escapes."""
+    """(tokens,) the characters that each token stands for; a byte of a split character as a lone surrogate
+    (`surrogateescape`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:
     views = []
     for i, example in enumerate(batch.examples):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
-        pieces = _pieces(example.rendering.text, batch.ids[part], batch.starts[part], vocabulary)
-        views.append(TokenView(example, batch.ids[part], batch.source[part], batch.supervised[part], pieces))
+        ids, starts = batch.ids[part], batch.starts[part]
+        pieces = _pieces(example.rendering.text, ids, starts, vocabulary)
+        views.append(TokenView(example, ids, batch.source[part], batch.supervised[part], starts, pieces))
     return views
 
 
 def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: Vocabulary) -> tuple[str, ...]:
-    """The characters of each token; where several share one character, the bytes of each."""
+    """The characters of each token; its own bytes where it begins or ends inside a character."""
     if not len(ids):
         return ()
     ends = [*starts[1:].tolist(), len(text)]
@@ -29,7 +30,7 @@ def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabu
     shared[1:-1] = starts[1:] == starts[:-1]
     pieces = []
     for i, (id, start, end) in enumerate(zip(ids.tolist(), starts.tolist(), ends, strict=True)):
-        fragment = shared[i] or shared[i + 1]
-        spelling = "".join(f"\\x{byte:02x}" for byte in vocabulary.spell(id)) if fragment else text[start:end]
-        pieces.append(spelling)
+        spelling = vocabulary.spell(id).decode("utf-8", "surrogateescape")
+        fragment = shared[i] or shared[i + 1] or any("\udc80" <= c <= "\udcff" for c in spelling)
+        pieces.append(spelling if fragment else text[start:end])
     return tuple(pieces)

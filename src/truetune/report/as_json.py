@@ -13,8 +13,8 @@ SCHEMA = "truetune.report/1"
 
 
 def to_json(report: Report) -> str:
-    """The report as a JSON object of schema `truetune.report/1`."""
-    return json.dumps(as_dict(report), ensure_ascii=False, indent=2)
+    """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding."""
+    return json.dumps(as_dict(report), indent=2)
 
 
 def as_dict(report: Report) -> dict[str, Any]:

@@ -2,58 +2,75 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import jinja2
+import numpy as np
 
 import truetune
-from truetune.checks.report import Report, TokenView
+from truetune.checks.report import Lengths, Report, TokenView
 from truetune.render.rendering import Run, Source
-from truetune.report.show import spell
 from truetune.report.terminal import verdict
-from truetune.report.text import share, visible
+from truetune.report.text import many, share, spell, visible
 
-MAX_TOKENS = 20_000
-"""Tokens of one example that the page shows; the heading says how many there are."""
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+TOKENS_OF_A_VIEW = 20_000
+TOKENS_OF_A_PAGE = 60_000
+"""Shared among the views; a view that is cut says so."""
+CANVAS = "body{margin:0;background:Canvas}"
 
 
 def page(report: Report) -> str:
     """A whole HTML document."""
+    policy = f"default-src 'none'; style-src {_hash(CANVAS)} {_hash(_style())}; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        "<title>truetune</title><style>body{margin:0;background:Canvas}</style></head>"
+        f"<title>truetune</title><style>{CANVAS}</style></head>"
         f"<body>{fragment(report)}</body></html>\n"
     )
 
 
 def fragment(report: Report) -> str:
     """The report as an HTML fragment, for notebooks."""
-    module: Any = _template().module
-    return str(
-        module.body(
-            report,
-            _sources(report),
-            [_view(view) for view in report.views],
-            _histogram(report),
-            verdict(report).plain,
-            resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
-        )
+    limit = min(TOKENS_OF_A_VIEW, TOKENS_OF_A_PAGE // max(1, len(report.views)))
+    return _template().render(
+        report=report,
+        verdict=verdict(report).plain,
+        sources=_sources(report),
+        bar=list(_bar(report)),
+        histogram=_histogram(report.lengths),
+        views=[_view(view, limit) for view in report.views],
+        viewed={view.example.row.origin.row for view in report.views},
+        style=_style(),
     )
 
 
 @cache
+def _style() -> str:
+    return _file("page.css")
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(style: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
+
+
+@cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True)
-    environment.filters["visible"] = visible
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"visible": lambda value: visible(str(value)), "many": many, "number": "{:,}".format}
     environment.globals["version"] = truetune.__version__
-    source = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    return environment.from_string(source)
+    return environment.from_string(_file("page.html.jinja"))
 
 
 def _sources(report: Report) -> list[dict[str, Any]]:
@@ -70,55 +87,70 @@ def _sources(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _histogram(report: Report) -> list[dict[str, Any]]:
-    lengths = report.lengths
-    count = max(1, len(lengths.counts))
-    top = max(1, int(lengths.counts.max(initial=0)))
-    width = 600 / count
-    bins = []
-    for i, (n, low, high) in enumerate(zip(lengths.counts, lengths.edges[:-1], lengths.edges[1:], strict=True)):
-        height = 140 * int(n) / top
-        bins.append(
+def _bar(report: Report) -> Iterator[dict[str, Any]]:
+    """What is supervised, then the context, as parts of 1,000."""
+    rows, total, done = report.ledger.rows(), max(1, report.ledger.total), 0
+    for kind, column in (("supervised", 1), ("context", 2)):
+        for row in rows:
+            if count := int(row[column]):
+                title = f"{row[0].label}: {count:,} {kind}"
+                x, width = round(1000 * done / total, 2), round(1000 * count / total, 2)
+                yield {"key": row[0].name.lower(), "kind": kind, "x": x, "width": width, "title": title}
+                done += count
+
+
+def _histogram(lengths: Lengths) -> dict[str, Any]:
+    """Bars of one width in a box of 600 x 140; the last may stand for a wider range."""
+    top, width = max(1, int(lengths.counts.max(initial=0))), 600 / max(1, len(lengths.counts))
+    bars = []
+    for i, (count, low, high) in enumerate(zip(lengths.counts, lengths.edges[:-1], lengths.edges[1:], strict=True)):
+        height = round(140 * int(count) / top, 1)
+        bars.append(
             {
                 "x": round(i * width, 1),
-                "y": round(142 - height, 1),
-                "width": round(width * 0.9, 1),
-                "height": round(height, 1),
-                "low": f"{low:,}",
+                "y": round(140 - height, 1),
+                "width": round(width * 0.94, 1),
+                "height": height,
                 "over": lengths.limit is not None and low > lengths.limit,
-                "title": f"{low:,} to {high - 1:,} tokens: {n:,} examples",
+                "title": f"{low:,} to {high - 1:,} tokens: {many(int(count), 'example')}",
             }
         )
-    return bins
+    places = np.linspace(0, 600, len(lengths.edges))
+    middle = int(np.interp(300, places, lengths.edges))
+    limit = lengths.limit if lengths.limit is not None and lengths.limit < lengths.edges[-1] else None
+    return {
+        "bars": bars,
+        "marks": [int(lengths.edges[0]), middle, int(lengths.edges[-1])],
+        "line": None if limit is None else round(float(np.interp(limit, lengths.edges, places)), 1),
+    }
 
 
-def _view(view: TokenView) -> dict[str, Any]:
+def _view(view: TokenView, limit: int) -> dict[str, Any]:
     row, rendering = view.example.row, view.example.rendering
-    title = f"{row.origin} (row {row.origin.row}), {len(view.ids):,} tokens, {int(view.supervised.sum()):,} supervised"
+    tokens, supervised = many(len(view.ids), "token"), int(view.supervised.sum())
+    title = f"{row.origin} (row {row.origin.row}), {tokens}, {supervised:,} supervised"
     if rendering.turn is not None:
         title += f", trains turn {rendering.turn} alone"
-    if len(view.ids) > MAX_TOKENS:
-        title += f"; the first {MAX_TOKENS:,} are shown"
-    tokens, start, runs = [], 0, iter(rendering.runs)
+    if len(view.ids) > limit:
+        title += f"; the first {limit:,} are shown"
+    return {"row": row.origin.row, "title": title, "tokens": list(_tokens(view, limit))}
+
+
+def _tokens(view: TokenView, limit: int) -> Iterator[dict[str, Any]]:
+    runs = iter(view.example.rendering.runs)
     run: Run | None = next(runs, None)
-    for piece, id, source, supervised in zip(
-        view.pieces[:MAX_TOKENS], view.ids, view.source, view.supervised, strict=False
-    ):
+    columns = (view.pieces, view.ids.tolist(), view.starts.tolist(), view.source.tolist(), view.supervised.tolist())
+    for piece, id, start, source, supervised in list(zip(*columns, strict=True))[:limit]:
         while run is not None and run.end <= start:
             run = next(runs, None)
-        kind = Source(int(source))
-        label = "supervised" if supervised else "context"
-        tokens.append(
-            {
-                "key": kind.name.lower(),
-                "supervised": bool(supervised),
-                "title": f"id {id} · {_path(run, start) or kind.label} · {label}",
-                "text": spell(piece),
-                "breaks": "\n" in piece,
-            }
-        )
-        start += 0 if piece.startswith("\\x") else len(piece)
-    return {"title": title, "tokens": tokens}
+        kind = Source(source)
+        yield {
+            "key": kind.name.lower(),
+            "supervised": supervised,
+            "title": f"id {id} · {_path(run, start) or kind.label} · {'supervised' if supervised else 'context'}",
+            "text": spell(piece),
+            "breaks": piece.count("\n"),
+        }
 
 
 def _path(run: Run | None, start: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import Report
 from truetune.report.terminal import summary_of
+from truetune.report.text import visible
 
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
@@ -40,7 +42,7 @@ def to_sarif(report: Report) -> str:
         "results": [_result(finding, place, report) for finding in report.findings],
     }
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, ensure_ascii=False, indent=2)
+    return json.dumps(log, indent=2)
 
 
 def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
@@ -50,9 +52,8 @@ def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str
         "ruleId": finding.code,
         "ruleIndex": place[finding.code],
         "level": LEVELS[finding.severity],
-        "message": {"text": "\n".join(detail)},
+        "message": {"text": "\n".join(map(_literal, detail))},
         "locations": locations or [_file(report.tokenizer)],
-        "partialFingerprints": {"rule/v1": finding.rule},
     }
 
 
@@ -68,11 +69,16 @@ def _file(name: str, line: int | None = None, text: str = "") -> dict[str, Any]:
         path = path.resolve().relative_to(Path.cwd())
     except ValueError:
         path = path.resolve()
-    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line is not None:
         physical["region"] = {"startLine": line}
     location: dict[str, Any] = {"physicalLocation": physical}
     if text:
-        location["message"] = {"text": text}
+        location["message"] = {"text": _literal(text)}
     return location
+
+
+def _literal(text: str) -> str:
+    """A message without placeholders and links: SARIF doubles braces (3.11.5) and escapes the bracket of a link."""
+    return visible(text).replace("{", "{{").replace("}", "}}").replace("](", "\\](")

@@ -13,117 +13,135 @@ from truetune.checks.catalogue import find, page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import Report
 from truetune.render.rendering import Source
-from truetune.report.text import share, visible
+from truetune.report.text import clip, many, share, visible, wrap
 from truetune.spec.run import Severity
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+GUTTER = "   | "
 BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def render_report(report: Report, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
-    """Draw findings, ledger and lengths."""
+    """Draw verdict, findings, ledger and lengths; `verbose` draws notes in full, `quiet` findings alone."""
     if not quiet:
-        console.print(verdict(report), soft_wrap=False)
-        console.print()
+        _say(console, verdict(report, console.width))
+        if verbose:
+            _say(console, _facts(report, console.width))
+        _say(console)
+    notes = [finding for finding in report.findings if finding.severity == "info" and not verbose]
     for finding in report.findings:
-        if finding.severity == "info" and not verbose:
-            continue
-        _finding(finding, console, verbose=True)
-    notes = [finding for finding in report.findings if finding.severity == "info"]
-    if notes and not verbose:
-        for finding in notes:
-            _finding(finding, console, verbose=False)
-        console.print()
+        if finding not in notes:
+            _finding(finding, console, verbose)
+    for finding in notes:
+        _say(console, _heading(finding, console.width))
     if quiet:
         return
+    if notes:
+        _say(console)
     console.print(_ledger(report))
-    console.print()
-    for line in _histogram(report):
-        console.print(line)
-    console.print()
-    console.print(summary(report))
+    for line in _without_label(report):
+        _say(console, line)
+    _say(console)
+    for line in _histogram(report, console):
+        _say(console, line)
+    _say(console)
+    _say(console, summary(report))
 
 
-def verdict(report: Report) -> Text:
+def verdict(report: Report, width: int = 10_000) -> Text:
     """What is learned, in one sentence."""
     ledger = report.ledger
     if not ledger.supervised:
-        return Text(f"learns nothing: no token of {report.examples:,} examples is supervised", style="bold red")
+        line = f"learns nothing: no token of {many(report.examples, 'example')} is supervised"
+        return Text("\n".join(wrap(line, width)), style="bold red")
     parts = sorted(ledger.rows(), key=lambda row: -row[1])
     by_source = ", ".join(f"{s.label} {share(n, ledger.supervised)}" for s, n, _ in parts if n)
-    rows = f"{report.examples:,} examples"
+    rows = many(report.examples, "example")
     if report.examples != report.rows:
-        rows += f" of {report.rows:,} rows"
-    return Text.assemble(
-        "learns ",
-        (f"{ledger.supervised:,}", "bold green"),
-        f" of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)}) in {rows}: {by_source}",
+        rows += f" of {many(report.rows, 'row')}"
+    line = (
+        f"learns {ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)}) "
+        f"in {rows}: {by_source}"
     )
+    text = Text("\n".join(wrap(line, width)))
+    text.stylize("bold green", len("learns "), len(f"learns {ledger.supervised:,}"))
+    return text
 
 
 def summary(report: Report) -> Text:
     """Counts of findings, and how to go on."""
     counts = {s: sum(f.severity == s for f in report.findings) for s in STYLES}
-    text = Text()
-    if not counts["error"] and not counts["warning"]:
-        text.append("clean", style="bold green")
-    else:
-        for severity in ("error", "warning"):
-            if counts[severity]:
-                text.append(", " if text else "")
-                text.append(_many(counts[severity], severity), style=STYLES[severity])
+    parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
+    found = bool(parts)
+    if not found:
+        parts = [Text("clean", style="bold green")]
     if counts["info"]:
-        text.append(f", {_many(counts['info'], 'note')}")
-    text.append(f" · {report.rows:,} rows in {report.seconds:.1f} s")
-    if counts["error"] or counts["warning"]:
-        text.append("\nmore on a rule: truetune explain NAME")
+        parts.append(Text(many(counts["info"], "note")))
+    text = Text(", ").join(parts).append(f" · {many(report.rows, 'row')} in {report.seconds:.1f} s")
+    if found:
+        text.append("\nmore on a rule: truetune explain RULE · on a row: truetune show DATA --row N")
     return text
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+def _say(console: Console, text: Text | str = "") -> None:
+    """Print lines that are already as long as they should be."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
-def _finding(finding: Finding, console: Console, *, verbose: bool) -> None:
-    style = STYLES[finding.severity]
-    console.print(
-        Text.assemble((f"{finding.severity}[{finding.code}]", style), f" {finding.rule}: ", visible(finding.message))
-    )
-    if not verbose:
-        return
+def _facts(report: Report, width: int) -> Text:
+    facts = ["tokenizer " + report.tokenizer, *(f"{name} {value}" for name, value in report.facts.items())]
+    return Text("\n".join(line for fact in facts for line in wrap(visible(fact), width)), style="dim")
+
+
+def _heading(finding: Finding, width: int) -> Text:
+    head = f"{finding.severity}[{finding.code}]"
+    text = Text("\n".join(wrap(f"{head} {finding.rule}: {clip(visible(finding.message))}", width)))
+    text.stylize(STYLES[finding.severity], 0, len(head))
+    text.stylize("bold", len(head), len(f"{head} {finding.rule}:"))
+    return text
+
+
+def _finding(finding: Finding, console: Console, verbose: bool) -> None:
+    """As rustc does it: heading, places with their evidence, facts on the whole, remedy."""
+    width = console.width
+    _say(console, _heading(finding, width))
     for case in finding.cases:
-        console.print(_indented(f"  --> {_place(case)}", visible(case.text), console.width), style=None)
+        text = visible(case.text) if verbose else clip(visible(case.text))
+        _say(console, _case(_place(case), text, width))
+    more = (finding.count or 0) - len(finding.cases)
+    if finding.cases and more > 0:
+        _say(console, f"  ... and {more:,} more")
     for line in finding.evidence:
-        console.print(_hanging("   | ", visible(line), console.width))
-    console.print(_hanging("   = help: ", visible(finding.remedy), console.width, "bold"))
-    console.print()
+        _say(console, _hanging("   = note: ", visible(line), width))
+    _say(console, _hanging("   = help: ", visible(finding.remedy), width, "bold"))
+    _say(console)
 
 
 def _place(case: Case) -> str:
-    place = str(case.origin) if case.origin is not None else case.file or ""
-    return f"{place} (turn {case.turn})" if case.turn is not None else place
+    if case.origin is None:
+        return visible(case.file or "")
+    turn = f", turn {case.turn}" if case.turn is not None else ""
+    return f"{visible(str(case.origin))} (row {case.origin.row}{turn})"
 
 
-def _indented(head: str, text: str, width: int) -> Text:
-    """The place on one line, the text beside it where there is room, else below it."""
+def _case(place: str, text: str, width: int) -> Text:
+    """The place on a line of its own, which is never broken; the text beside it where there is room, else below."""
+    if not place:
+        return _hanging(GUTTER, text, width, rest=GUTTER)
+    arrow = Text.assemble(("  --> ", "blue"), place)
     if not text:
-        return Text(head)
-    if len(head) + 2 + len(text) <= width:
-        return Text(f"{head}: {text}")
-    return Text(f"{head}\n").append_text(_hanging("   | ", text, width))
+        return arrow
+    beside = Text.assemble(arrow, ": ", text)
+    return beside if beside.cell_len <= width else arrow.append("\n").append(_hanging(GUTTER, text, width, rest=GUTTER))
 
 
-def _hanging(head: str, text: str, width: int, style: str = "") -> Text:
-    """Wrapped by words, each further line as far in as the first."""
-    lines = Text(text, style=style).wrap(Console(width=width), max(20, width - len(head)))
+def _hanging(head: str, text: str, width: int, style: str = "", rest: str | None = None) -> Text:
+    """Text behind a head; further lines begin with `rest`, or as far in."""
+    rest = " " * len(head) if rest is None else rest
     made = Text()
-    for i, line in enumerate(lines):
-        line.rstrip()
-        made.append(head if not i else ("   | " if "|" in head else " " * len(head)))
-        made.append_text(line)
-        if i < len(lines) - 1:
-            made.append("\n")
+    for i, line in enumerate(wrap(text, max(20, width - len(head)))):
+        made.append(f"\n{rest}" if i else head, style="blue").append(line, style=style)
     return made
 
 
@@ -138,32 +156,43 @@ def _ledger(report: Report) -> Table:
         table.add_row(
             Text(source.label, style=style), f"{supervised:,}", f"{context:,}", share(supervised + context, total)
         )
-    table.add_row("all", f"{report.ledger.supervised:,}", f"{total - report.ledger.supervised:,}", "", style="bold")
+    learned = report.ledger.supervised
+    table.add_row("all", f"{learned:,}", f"{total - learned:,}", share(total, total), style="bold")
     return table
 
 
-def _histogram(report: Report) -> list[Text]:
+def _without_label(report: Report) -> list[Text]:
+    """Rows and examples that teach nothing."""
+    lines = []
+    if report.unsupervised:
+        lines.append(f"{report.unsupervised:,} of {many(report.examples, 'example')} without a supervised token")
+    if report.rejected:
+        lines.append(f"{report.rejected:,} of {many(report.rows, 'row')} that the template refuses")
+    return [Text(line, style="red") for line in lines]
+
+
+def _histogram(report: Report, console: Console) -> list[Text]:
     lengths = report.lengths
+    bar = _bar if console.encoding.lower().startswith("utf") else _plain_bar
     lines = [
         Text(f"length in tokens: median {lengths.median:,}, 95 % up to {lengths.p95:,}, longest {lengths.longest:,}")
     ]
-    top = int(lengths.counts.max()) if len(lengths.counts) else 0
-    width = len(f"{lengths.longest:,}")
+    top = int(lengths.counts.max(initial=0))
+    digits = len(f"{lengths.longest:,}")
     for count, low, high in zip(lengths.counts, lengths.edges[:-1], lengths.edges[1:], strict=True):
         past = lengths.limit is not None and low > lengths.limit
         lines.append(
-            Text(f"  {low:>{width},} to {high - 1:>{width},} ").append(
-                _bar(int(count), top), style="red" if past else "green"
-            ).append(f" {count:,}")
+            Text(f"  {low:>{digits},} to {high - 1:>{digits},} ").append(
+                bar(int(count), top), style="red" if past else "green"
+            ).append(f" {count:,}" if count else "0")
         )  # fmt: skip
     if lengths.limit is not None:
         over = share(lengths.over, report.examples)
-        lines.append(
-            Text(
-                f"over max_length {lengths.limit:,}: {lengths.over:,} examples ({over}); a cut there would lose "
-                f"{lengths.lost_tokens:,} tokens, {lengths.lost_supervised:,} of them supervised"
-            )
+        line = (
+            f"over max_length {lengths.limit:,}: {many(lengths.over, 'example')} ({over}); a cut there would lose "
+            f"{many(lengths.lost_tokens, 'token')}, {lengths.lost_supervised:,} of them supervised"
         )
+        lines += map(Text, wrap(line, console.width))
     return lines
 
 
@@ -174,25 +203,33 @@ def _bar(count: int, top: int) -> str:
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
-def as_text(report: Report) -> str:
-    """The report as plain text."""
+def _plain_bar(count: int, top: int) -> str:
+    return "#" * -(-BAR * count // top) if top else ""
+
+
+def as_text(report: Report, *, verbose: bool = False, quiet: bool = False) -> str:
+    """The report as plain text, 100 columns wide."""
     buffer = io.StringIO()
-    render_report(report, Console(file=buffer, width=100, no_color=True, highlight=False, markup=False))
+    render_report(report, Console(file=buffer, width=100, color_system=None), verbose=verbose, quiet=quiet)
     return buffer.getvalue()
 
 
 def render_rules(console: Console) -> None:
-    """List the rules, one a line."""
+    """List the rules."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.add_column()
     for rule in rules():
-        table.add_row(rule.code, rule.name(), Text(rule.severity, style=STYLES[rule.severity]), summary_of(page(rule)))
+        severity = Text(rule.severity, style=STYLES[rule.severity])
+        table.add_row(rule.code, rule.name(), severity, Text(summary_of(page(rule))))
     console.print(table)
 
 
 def render_page(name: str, console: Console) -> None:
     """Show a rule's page. Raises UsageError for a rule that there is not."""
     rule = find(name)
-    console.print(Markdown(f"# {rule.code} {rule.name()}\n\n{page(rule)}"))
+    console.print(Markdown(f"# {rule.code} {rule.name()}\n\n{page(rule)}", code_theme="ansi_dark"))
 
 
 def summary_of(markdown: str) -> str:

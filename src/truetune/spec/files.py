@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import glob
+import os
+import reprlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,83 +14,117 @@ import yaml
 from pydantic import ValidationError
 
 from truetune.errors import SpecError
-from truetune.spec.run import RunSpec
+from truetune.spec.run import Learn, RunSpec
 
 CONFIG = "truetune.yaml"
+PROJECT = "pyproject.toml"
 
 
 def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Path | None]:
-    """The settings of a run that files give, and the file: `config`, else truetune.yaml, else pyproject.toml.
+    """The settings of a run that a file gives, and the file: `config`, else truetune.yaml, else pyproject.toml.
 
-    Raises SpecError for a file that is missing or broken.
+    Raises SpecError for a file that is missing, broken, or holds a setting that is not understood.
     """
     if config is not None:
-        return _yaml(Path(config)), Path(config)
-    if (folder / CONFIG).is_file():
-        return _yaml(folder / CONFIG), folder / CONFIG
-    project = folder / "pyproject.toml"
-    if project.is_file():
-        try:
-            tables = tomllib.loads(project.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpecError(f"{project}: not TOML: {error}") from None
-        table = tables.get("tool", {}).get("truetune")
-        if table is not None:
-            return _resolved(_keys(table, project), project.parent), project
-    return {}, None
+        path = Path(config)
+    elif (folder / CONFIG).is_file():
+        path = folder / CONFIG
+    elif (folder / PROJECT).is_file() and _table(folder / PROJECT) is not None:
+        path = folder / PROJECT
+    else:
+        return {}, None
+    value = _table(path) if path.suffix == ".toml" else _yaml(path) or {}
+    if value is None:
+        raise SpecError(f"{path}: there is no [tool.truetune] in it")
+    settings = _resolved(_named(value, path), path.parent)
+    spec_of(settings, str(path))
+    return settings, path
 
 
 def spec_of(settings: Mapping[str, Any], where: str) -> RunSpec:
     """Settings as a RunSpec. Raises SpecError that says which setting is wrong, and why."""
     try:
-        return RunSpec.model_validate(dict(settings))
+        return RunSpec.model_validate({name: _plain(value) for name, value in settings.items()})
     except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            name = ".".join(map(str, problem["loc"]))
-            near = _near(name) if problem["type"] == "extra_forbidden" else ""
-            lines.append(f"{where}: {name}: {problem['msg']}{near} (found {problem['input']!r})")
-        raise SpecError("\n".join(lines)) from None
+        problems = [_problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"]) for p in error.errors()]
+        raise SpecError("\n".join(f"{where}: {problem}" for problem in problems)) from None
 
 
-def _yaml(path: Path) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
+    """Paths as strings, alone or in a list."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _problem(kind: str, message: str, place: list[str], found: Any) -> str:
+    name = ".".join(place)
+    if kind != "extra_forbidden":
+        return f"{name}: {message[:1].lower()}{message[1:]} (found {reprlib.repr(found)})"
+    known = Learn.model_fields if place[0] == "learn" and len(place) > 1 else RunSpec.model_fields
+    return f"there is no setting {name}; {_near(place[-1], known)}"
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
+def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
-        value = yaml.safe_load(text)
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path}: not UTF-8; save it as UTF-8") from None
-    except yaml.YAMLError as error:
+
+
+def _yaml(path: Path) -> Any:
+    text = _read(path)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    return _resolved(_keys({} if value is None else value, path), path.parent)
 
 
-def _keys(value: Any, path: Path) -> dict[str, Any]:
+def _table(path: Path) -> Any:
+    """[tool.truetune]; None where there is none."""
+    text = _read(path)
+    try:
+        tool = tomllib.loads(text).get("tool", {})
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SpecError(f"{path}: not TOML: {error}") from None
+    return tool.get("truetune") if isinstance(tool, dict) else None
+
+
+def _named(value: Any, path: Path) -> dict[str, Any]:
+    """Settings by the names of RunSpec's fields (`max-length` is `max_length`); a key without a value is not set."""
     if not isinstance(value, dict):
-        raise SpecError(f"{path}: expected settings by name, found {type(value).__name__}")
-    settings = {str(key).replace("-", "_"): item for key, item in value.items()}
-    for key in settings:
-        if key not in RunSpec.model_fields:
-            raise SpecError(f"{path}: there is no setting {key}{_near(key)}")
+        raise SpecError(f"{path}: expected settings by name, found {reprlib.repr(value)}")
+    settings: dict[str, Any] = {}
+    for key, item in value.items():
+        name = str(key).replace("-", "_")
+        if name in settings:
+            raise SpecError(f"{path}: {name} is given twice")
+        if item is not None:
+            settings[name] = _named(item, path) if name == "learn" and isinstance(item, dict) else item
     return settings
-
-
-def _near(name: str) -> str:
-    near = difflib.get_close_matches(name, RunSpec.model_fields, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(RunSpec.model_fields)}"
 
 
 def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Relative paths stand against the file's folder."""
     for key in ("data", "eval_data"):
-        if key in settings:
-            value = settings[key]
-            names = [value] if isinstance(value, str) else value
-            if isinstance(names, list):
-                settings[key] = [str(folder / name) if isinstance(name, str) else name for name in names]
+        names = settings.get(key)
+        if isinstance(names, str):
+            settings[key] = _against(folder, names)
+        elif isinstance(names, list):
+            settings[key] = [_against(folder, name) if isinstance(name, str) else name for name in names]
     for key in ("tokenizer", "model", "template"):
         value = settings.get(key)
-        if isinstance(value, str) and ((folder / value).exists() or glob.has_magic(value)):
-            settings[key] = str(folder / value)
+        if isinstance(value, str) and Path(path := _against(folder, value)).exists():
+            settings[key] = path
     return settings
+
+
+def _against(folder: Path, name: str) -> str:
+    return str(folder / Path(name).expanduser())

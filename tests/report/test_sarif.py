@@ -1,0 +1,96 @@
+"""SARIF 2.1.0: the part that is used, after the standard's own schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import unquote
+
+import jsonschema
+
+from truetune.checks.catalogue import rules
+from truetune.checks.report import Report
+from truetune.report.sarif import LEVELS, to_sarif
+
+
+def fields(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": required | optional,
+        "additionalProperties": False,
+    }
+
+
+def listed(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+TEXT = {"type": "string", "minLength": 1}
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+LOCATION = fields(
+    {
+        "physicalLocation": fields(
+            {"artifactLocation": fields({"uri": {"type": "string", "pattern": "^[!-~]+$"}})},
+            region=fields({"startLine": {"type": "integer", "minimum": 1}}),
+        )
+    },
+    message=fields({"text": TEXT}),
+)
+RULE = fields(
+    {
+        "id": TEXT,
+        "name": TEXT,
+        "shortDescription": fields({"text": TEXT}),
+        "help": fields({"text": TEXT, "markdown": TEXT}),
+        "defaultConfiguration": fields({"level": LEVEL}),
+    }
+)
+RESULT = fields(
+    {
+        "ruleId": TEXT,
+        "ruleIndex": {"type": "integer", "minimum": 0},
+        "level": LEVEL,
+        "message": fields({"text": TEXT}),
+        "locations": {**listed(LOCATION), "minItems": 1},
+    }
+)
+RUN = fields(
+    {
+        "tool": fields({"driver": fields({"name": TEXT, "semanticVersion": TEXT, "rules": listed(RULE)})}),
+        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+        "results": listed(RESULT),
+    }
+)
+SARIF = fields({"$schema": TEXT, "version": {"const": "2.1.0"}, "runs": listed(RUN)})
+
+
+def test_it_keeps_to_the_standard(broken: Report, hostile: Report) -> None:
+    for report in (broken, hostile):
+        assert to_sarif(report).isascii()
+        jsonschema.validate(json.loads(to_sarif(report)), SARIF)
+
+
+def test_it_holds_every_rule_and_every_finding(broken: Report) -> None:
+    (run,) = json.loads(to_sarif(broken))["runs"]
+    driver = run["tool"]["driver"]
+    assert [rule["id"] for rule in driver["rules"]] == [rule.code for rule in rules()]
+    for result, finding in zip(run["results"], broken.findings, strict=True):
+        assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == finding.code
+        assert result["level"] == LEVELS[finding.severity]
+        lines = [place["physicalLocation"]["region"]["startLine"] for place in result["locations"]]
+        assert lines == [case.origin.line for case in finding.cases if case.origin is not None]
+
+
+def test_data_is_neither_placeholder_nor_link(hostile: Report) -> None:
+    (run,) = json.loads(to_sarif(hostile))["runs"]
+    assert run["results"]
+    for result in run["results"]:
+        texts = [result["message"]["text"], *(place["message"]["text"] for place in result["locations"])]
+        for text in texts:
+            assert not re.search(r"(?<!\\)\]\(", text)
+            assert not re.search(r"(?<!\{)\{(\{\{)*(?!\{)", text)
+            assert "\x1b" not in text
+        for place in result["locations"]:
+            assert unquote(place["physicalLocation"]["artifactLocation"]["uri"]).endswith("{0}[a](b)\u202e.jsonl")

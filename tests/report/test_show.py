@@ -1,0 +1,134 @@
+"""The token view on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from truetune.checks.report import TokenView
+from truetune.checks.run import view
+from truetune.data.conversation import Conversation, Origin
+from truetune.demo import DATA, TOKENIZER
+from truetune.encode.batch import Example
+from truetune.render.rendering import Rendering, Source
+from truetune.report.show import COLOURS, render_view
+from truetune.report.text import spell
+from truetune.spec.run import RunSpec
+
+
+def views(path: Path, **settings: object) -> list[TokenView]:
+    return view(RunSpec.model_validate({"data": str(path), "tokenizer": str(TOKENIZER), **settings}), 0)
+
+
+def drawn(token_view: TokenView, *, ids: bool = False, colour: bool = False) -> str:
+    buffer = io.StringIO()
+    colours = {"force_terminal": True, "color_system": "standard", "_environ": {}} if colour else {}
+    render_view(token_view, Console(file=buffer, width=80, **colours), ids=ids)
+    return buffer.getvalue()
+
+
+def chat(path: Path, *turns: str) -> Path:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[i % 2], "content": turn} for i, turn in enumerate(turns)]
+    path.write_text(json.dumps({"messages": messages}))
+    return path
+
+
+def test_the_whole_view_at_80_columns() -> None:
+    pieces = ("<|im_start|>", "user", "\n", "Is", " it", "?", "<|im_end|>", "\n", "<|im_start|>", "assistant", "\n")
+    answer = ("Yes", ".", "\n\n", "Un", "til\t", " 5", "\udce6\udc97", "\udca5", "<|im_end|>", "\n")
+    template, user, said = Source.TEMPLATE, Source.USER, Source.ASSISTANT
+    source = [template] * 3 + [user] * 3 + [template] * 5 + [said] * 8 + [Source.STOP, template]
+    example = Example(Conversation(Origin("data/chats.jsonl", 8, 7), "messages"), Rendering("", [], [], [], turn=1))
+    token_view = TokenView(
+        example=example, ids=np.arange(21, dtype=np.int32), source=np.array(source, dtype=np.uint8),
+        supervised=np.array([False] * 11 + [True] * 9 + [False]), starts=np.zeros(21, dtype=np.int32),
+        pieces=pieces + answer,
+    )  # fmt: skip
+    assert drawn(token_view) == WHOLE
+    assert drawn(token_view, ids=True).splitlines()[3:5] == [
+        "<|im_start|>/8 assistant/9 ↵/10 ", "[Yes/11][./12][↵↵/13]"
+    ]  # fmt: skip
+
+
+WHOLE = """\
+data/chats.jsonl:8 (row 7, messages), example 1: trains turn 1 alone
+<|im_start|>user↵
+Is it?<|im_end|>↵
+<|im_start|>assistant↵
+[Yes][.][↵↵]
+
+[Un][til→][ 5][⟨E6 97⟩][⟨A5⟩][<|im_end|>]↵
+
+21 tokens, 9 [supervised]; supervised/all by source: template text 0/9, user
+0/3, assistant content 8/8, stop token 1/1
+"""
+
+
+def test_ids_and_colours(tmp_path: Path) -> None:
+    (token_view,) = views(chat(tmp_path / "a.jsonl", "Hi", "Yo"))
+    text = drawn(token_view, ids=True)
+    assert "<|im_start|>/2 " in text
+    assert "[<|im_end|>/3]" in text
+    assert "\x1b" not in text
+    assert "\x1b[1;31m[<|im_end|>]\x1b[0m" in drawn(token_view, colour=True)
+    assert set(COLOURS) == set(Source)
+
+
+def test_hostile_text_is_spelled_out(tmp_path: Path) -> None:
+    (token_view,) = views(chat(tmp_path / "[red]\x1b.jsonl", "\x1b[31m[bold]x[/]\u202e\x00", "\t\u200b \\x41 日本"))
+    text = drawn(token_view)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "\\x1b[31m[bold]x[/]" in text
+    assert "[red]\\x1b.jsonl:1" in text
+    assert "[→]" in text
+    assert "⟨E6⟩" in text
+
+
+def test_one_example_a_turn_names_its_turn(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    messages = [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "r"},
+        {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"},
+    ]  # fmt: skip
+    path.write_text(json.dumps({"messages": messages}))
+    made = views(path)
+    for number, token_view in enumerate(made):
+        buffer = io.StringIO()
+        render_view(token_view, Console(file=buffer, width=80), number=number)
+        turn = token_view.example.rendering.turn
+        assert (f"example {number + 1}: trains turn {turn} alone" in buffer.getvalue()) == (turn is not None)
+
+
+def test_every_span_of_the_demo_ends_in_a_stop_token() -> None:
+    (token_view,) = views(DATA)
+    assert drawn(token_view).count("[<|im_end|>]") == len(token_view.example.rendering.spans)
+
+
+def test_twenty_thousand_tokens(tmp_path: Path) -> None:
+    (token_view,) = views(chat(tmp_path / "a.jsonl", "a", "Happy to help. " * 5_000))
+    assert drawn(token_view).count("][") > 19_000
+
+
+@pytest.mark.parametrize(
+    ("piece", "shown"),
+    [
+        ("\n", "↵"),
+        ("\t", "→"),
+        ("\udce6\udc97", "⟨E6 97⟩"),
+        (" \udcf0\udc9d", " ⟨F0 9D⟩"),
+        ("\\x41", "\\x41"),
+        ("\u200b", "\\u200b"),
+        ("日本", "日本"),
+        ("\x1b", "\\x1b"),
+        ("a b", "a b"),
+        ("", "⟨⟩"),
+    ],
+)
+def test_spelling_of_tokens(piece: str, shown: str) -> None:
+    assert spell(piece) == shown

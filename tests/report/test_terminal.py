@@ -1,0 +1,193 @@
+"""The terminal: exact text at 80 columns, nothing wider than the window, nothing from the data but text."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.report import Ledger, Lengths, Report
+from truetune.data.conversation import Origin
+from truetune.render.rendering import Source
+from truetune.report.terminal import as_text, render_report, render_rules
+from truetune.report.text import share, visible, wrap
+from truetune.spec.run import RunSpec
+
+PAD = Finding(
+    rule="pad-is-stop-token",
+    code="TT101",
+    severity="error",
+    message="the pad token <|im_end|> (3) also ends turns, so a collator that masks by id never lets it be learned",
+    remedy="set pad_token to <|pad|>, which is in the vocabulary (id 1) and which no turn ends with; no resize is due",
+    evidence=("eos_token is <|im_end|> (3)",),
+    cases=(Case("pad_token", file="tokenizer_config.json"),),
+)
+SHORT = Finding(
+    rule="no-supervised-token",
+    code="TT406",
+    severity="warning",
+    message="5 of 200 rows have no supervised token",
+    remedy="give them an answer",
+    cases=(
+        Case("roles: user", Origin("data/chats.jsonl", 18, 17)),
+        Case("roles: system, user, and then nobody who would answer any of it", Origin("data/chats.jsonl", 32, 31), 2),
+        Case("", Origin("data/a folder/with a very long name/and one more folder/that is too wide.jsonl", 36, 35)),
+    ),
+    count=5,
+    total=200,
+)
+DATE = Finding("date-in-template", "TT207", "info", "the template writes today's date", "nothing to do")
+
+
+def report(*findings: Finding, limit: int | None = 512) -> Report:
+    counts = np.zeros((len(Source), 2), dtype=np.int64)
+    counts[Source.TEMPLATE, 0], counts[Source.USER, 0] = 1_000, 2_500
+    counts[Source.ASSISTANT, 1], counts[Source.STOP, 1] = 6_300, 200
+    lengths = Lengths(
+        counts=np.array([120, 79, 0, 1]), edges=np.array([0, 200, 400, 600, 800]),
+        median=98, p95=178, longest=740, limit=limit, over=1, lost_tokens=228, lost_supervised=0,
+    )  # fmt: skip
+    return Report(
+        spec=RunSpec(max_length=limit), tokenizer="models/small", facts={"eos": "<|im_end|> (3)"}, rows=200,
+        examples=200, rejected=0, unsupervised=5, formats={"messages": 200}, ledger=Ledger(counts), lengths=lengths,
+        findings=findings, views=(), seconds=1.25,
+    )  # fmt: skip
+
+
+def drawn(made: Report, width: int = 80, *, verbose: bool = False, quiet: bool = False) -> str:
+    buffer = io.StringIO()
+    render_report(made, Console(file=buffer, width=width), verbose=verbose, quiet=quiet)
+    return buffer.getvalue()
+
+
+def test_the_whole_report_at_80_columns() -> None:
+    assert drawn(report(PAD, SHORT, DATE)) == WHOLE
+
+
+WHOLE = """\
+learns 6,500 of 10,000 tokens (65.0 %) in 200 examples: assistant content
+96.9 %, stop token 3.1 %
+
+error[TT101] pad-is-stop-token: the pad token <|im_end|> (3) also ends turns, so
+a collator that masks by id never lets it be learned
+  --> tokenizer_config.json: pad_token
+   = note: eos_token is <|im_end|> (3)
+   = help: set pad_token to <|pad|>, which is in the vocabulary (id 1) and which
+           no turn ends with; no resize is due
+
+warning[TT406] no-supervised-token: 5 of 200 rows have no supervised token
+  --> data/chats.jsonl:18 (row 17): roles: user
+  --> data/chats.jsonl:32 (row 31, turn 2)
+   | roles: system, user, and then nobody who would answer any of it
+  --> data/a folder/with a very long name/and one more folder/that is too wide.jsonl:36 (row 35)
+  ... and 2 more
+   = help: give them an answer
+
+info[TT207] date-in-template: the template writes today's date
+
+tokens by source   supervised  context    share
+template text               0    1,000   10.0 %
+user                        0    2,500   25.0 %
+assistant content       6,300        0   63.0 %
+stop token                200        0    2.0 %
+all                     6,500    3,500  100.0 %
+5 of 200 examples without a supervised token
+
+length in tokens: median 98, 95 % up to 178, longest 740
+    0 to 199 ██████████████████████████████ 120
+  200 to 399 ███████████████████▊ 79
+  400 to 599 0
+  600 to 799 ▎ 1
+over max_length 512: 1 example (0.5 %); a cut there would lose 228 tokens, 0 of
+them supervised
+
+1 error, 1 warning, 1 note · 200 rows in 1.2 s
+more on a rule: truetune explain RULE · on a row: truetune show DATA --row N
+"""
+
+
+def test_verbose_draws_notes_in_full_and_the_facts() -> None:
+    text = drawn(report(DATE), verbose=True)
+    assert "info[TT207] date-in-template: the template writes today's date\n   = help: nothing to do\n\n" in text
+    assert "tokenizer models/small\neos <|im_end|> (3)\n" in text
+
+
+def test_quiet_draws_findings_alone() -> None:
+    assert drawn(report(), quiet=True) == ""
+    assert drawn(report(DATE), quiet=True) == "info[TT207] date-in-template: the template writes today's date\n"
+    assert as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
+
+
+def test_a_clean_run_and_one_that_learns_nothing() -> None:
+    clean = report(limit=None)
+    assert drawn(clean).endswith("\nclean · 200 rows in 1.2 s\n")
+    assert "max_length" not in drawn(clean)
+    nothing = dataclasses.replace(clean, ledger=Ledger(np.zeros_like(clean.ledger.counts)), rejected=3)
+    assert drawn(nothing).startswith("learns nothing: no token of 200 examples is supervised\n")
+    assert "\n3 of 200 rows that the template refuses\n" in drawn(nothing)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_wider_than_the_window(broken: Report, width: int) -> None:
+    text = drawn(broken, width, verbose=True)
+    for line in text.splitlines():
+        assert cell_len(line) <= width or line.startswith("  --> ")
+    for finding in broken.findings:
+        assert f"{finding.severity}[{finding.code}] {finding.rule}: {finding.message}" in " ".join(text.split())
+
+
+def test_nothing_reaches_the_terminal_but_text(hostile: Report) -> None:
+    for text in (drawn(hostile), drawn(hostile, verbose=True), as_text(hostile, verbose=True)):
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert "[bold red]x[/]" in text
+        assert "<b>&\\x1b[31m{0}[a](b)\\u202e.jsonl:1 (row 0)" in text
+
+
+def test_colour_only_where_asked() -> None:
+    buffer = io.StringIO()
+    render_report(
+        report(PAD), Console(file=buffer, width=80, force_terminal=True, color_system="standard", _environ={})
+    )
+    assert "\x1b[1;31merror[TT101]\x1b[0m" in buffer.getvalue()
+    assert "\x1b" not in drawn(report(PAD))
+
+
+def test_bars_without_unicode() -> None:
+    buffer = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
+    render_report(report(), Console(file=buffer, width=80))
+    buffer.seek(0)
+    assert "  0 to 199 ############################## 120\n" in buffer.read()
+
+
+def test_rule_names_are_not_cut() -> None:
+    buffer = io.StringIO()
+    render_rules(Console(file=buffer, width=80))
+    assert "prefix-differencing-mask-misaligned" in buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("", 5, [""]),
+        ("aa bb cc", 5, ["aa bb", "cc"]),
+        ("aaaaaaaa b", 3, ["aaa", "aaa", "aa", "b"]),
+        ("日本語 日本", 5, ["日本", "語", "日本"]),
+        ("about 94.7 % of it", 10, ["about", "94.7 % of", "it"]),
+        ("a  b", 9, ["a  b"]),
+    ],
+)
+def test_wrapping(text: str, width: int, lines: list[str]) -> None:
+    assert wrap(text, width) == lines
+
+
+def test_what_is_visible() -> None:
+    assert visible("plain, ünïcode, 日本 👍") == "plain, ünïcode, 日本 👍"
+    assert visible("\x1b\u200b\u202e\u00a0\u3164\ufe0f\u2028\n\t\ud800") == (
+        "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
+    )
+    assert (share(1, 8), share(0, 0)) == ("12.5 %", "0.0 %")
