@@ -180,6 +180,16 @@ def test_truetune_alone_shows_its_help() -> None:
     assert done.stdout == truetune("--help").stdout
 
 
+def test_show_takes_the_place_that_a_finding_names() -> None:
+    by_row = truetune("show", BROKEN, "-t", TOKENIZER, "--row", 45)
+    by_place = truetune("show", f"{BROKEN}:46", "-t", TOKENIZER)
+    assert by_place.returncode == 0
+    assert by_place.stdout == by_row.stdout
+    missing = truetune("show", f"{BROKEN}:99999", "-t", TOKENIZER)
+    assert missing.returncode == 2
+    assert "no row begins at line 99999" in missing.stderr
+
+
 def test_every_option_stands_in_the_docs() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.cli_page"
 

@@ -170,11 +170,19 @@ def check(
               help="Which row, counted from 0 over all files.")  # fmt: skip
 @click.option("--ids", is_flag=True, help="Show the id of each token.")
 def show(row: int, ids: bool, **options: Any) -> int:
-    """Show a row of DATA as the model sees it: every token, where it came from, and which are learned."""
+    """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
+
+    DATA may be a place as findings name it: `truetune show chats.jsonl:46 -t path/to/model`.
+    """
     from truetune.checks.run import view
     from truetune.report.show import render_view
 
-    views = view(_spec(options), row)
+    line = None
+    if len(options["data"]) == 1 and not Path(options["data"][0]).exists():
+        name, _, number_of_line = options["data"][0].rpartition(":")
+        if name and number_of_line.isdecimal():
+            options["data"], line = (name,), int(number_of_line)
+    views = view(_spec(options), row, line=line)
     console = _console()
     for number, token_view in enumerate(views):
         if number:

@@ -68,14 +68,14 @@ def check(spec: RunSpec, *, progress: Progress | None = None) -> Report:
     )
 
 
-def view(spec: RunSpec, row: int) -> list[TokenView]:
-    """Every training example of one row (0-based, over all files), token by token.
+def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenView]:
+    """Every training example of one row (0-based, over all files; or the first at `line`), token by token.
 
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
     setup = prepare(spec)
     for conversation in _rows(spec, spec.data):
-        if conversation.origin.row == row:
+        if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             batch = one_batch(
                 [conversation], setup.probes.renderer(), encoder := Encoder(setup.tokenizer.backend), exact=True
             )
@@ -83,6 +83,8 @@ def view(spec: RunSpec, row: int) -> list[TokenView]:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             return views_of(batch, encoder.vocabulary)
         last = conversation.origin.row
+    if line is not None:
+        raise DataError(f"{', '.join(spec.data)}: no row begins at line {line}; take a place that a finding names")
     raise DataError(f"{', '.join(spec.data)}: there is no row {row}; rows are numbered from 0 to {last}")
 
 
