@@ -46,4 +46,4 @@ def test_public_names_are_documented() -> None:
 
 def test_nothing_names_a_place_outside() -> None:
     for path in (*SOURCES, ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        assert not re.search(r"/tmp/|/root/|pypi\.org|npmjs", path.read_text(encoding="utf-8")), path
+        assert not re.search(r"/tmp/|/root/|/home/", path.read_text(encoding="utf-8")), path

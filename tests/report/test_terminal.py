@@ -81,10 +81,10 @@ a collator that masks by id never lets it be learned
            no turn ends with; no resize is due
 
 warning[TT406] no-supervised-token: 5 of 200 rows have no supervised token
-  --> data/chats.jsonl:18 (row 17): roles: user
-  --> data/chats.jsonl:32 (row 31, turn 2)
+  --> data/chats.jsonl:18: roles: user
+  --> data/chats.jsonl:32 (turn 2)
    | roles: system, user, and then nobody who would answer any of it
-  --> data/a folder/with a very long name/and one more folder/that is too wide.jsonl:36 (row 35)
+  --> data/a folder/with a very long name/and one more folder/that is too wide.jsonl:36
   ... and 2 more
    = help: give them an answer
 
@@ -107,7 +107,7 @@ over max_length 512: 1 example (0.5 %); a cut there would lose 228 tokens, 0 of
 them supervised
 
 1 error, 1 warning, 1 note · 200 rows in 1.2 s
-more on a rule: truetune explain RULE · on a row: truetune show DATA --row N
+more on a rule: truetune explain RULE · on a row: truetune show FILE:LINE
 """
 
 
@@ -145,7 +145,7 @@ def test_nothing_reaches_the_terminal_but_text(hostile: Report) -> None:
     for text in (drawn(hostile), drawn(hostile, verbose=True), as_text(hostile, verbose=True)):
         assert all(line.isprintable() for line in text.split("\n"))
         assert "[bold red]x[/]" in text
-        assert "<b>&\\x1b[31m{0}[a](b)\\u202e.jsonl:1 (row 0)" in text
+        assert "<b>&\\x1b[31m{0}[a](b)\\u202e.jsonl:1" in text
 
 
 def test_colour_only_where_asked() -> None:

@@ -21,7 +21,6 @@ Path = tuple[str | int, ...]
 """("messages", 2, "content")"""
 Node = tuple[Any, ...]
 """("leaf", path), or (operation, parent node, arguments)"""
-Part = "str | Traced"
 
 UNKNOWN: Path = ("?",)
 

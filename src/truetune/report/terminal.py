@@ -80,7 +80,7 @@ def summary(report: Report) -> Text:
         parts.append(Text(many(counts["info"], "note")))
     text = Text(", ").join(parts).append(f" · {many(report.rows, 'row')} in {report.seconds:.1f} s")
     if found:
-        text.append("\nmore on a rule: truetune explain RULE · on a row: truetune show DATA --row N")
+        text.append("\nmore on a rule: truetune explain RULE · on a row: truetune show FILE:LINE")
     return text
 
 
@@ -121,8 +121,8 @@ def _finding(finding: Finding, console: Console, verbose: bool) -> None:
 def _place(case: Case) -> str:
     if case.origin is None:
         return visible(case.file or "")
-    turn = f", turn {case.turn}" if case.turn is not None else ""
-    return f"{visible(str(case.origin))} (row {case.origin.row}{turn})"
+    turn = f" (turn {case.turn})" if case.turn is not None else ""
+    return visible(str(case.origin)) + turn
 
 
 def _case(place: str, text: str, width: int) -> Text:
