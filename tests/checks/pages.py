@@ -1,8 +1,8 @@
 """A rule's page, run: its Example and its Use instead become files that are checked.
 
-The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole),
-`spec` holds fields of RunSpec, `data` and `eval_data` rows, `weights: {zero: [tokens]}` writes an embedding in which
-the rows of these tokens are zero. `{repeat: n, text: t}` stands for t, n times; `{grouped: n}` and `{shuffled: n}` for
+The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole;
+special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
+`weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}` stands for t, n times; `{grouped: n}` and `{shuffled: n}` for
 n rows of several sources.
 """
 
@@ -46,7 +46,7 @@ def block(section: str) -> dict[str, Any]:
 def run(rule: type[Rule], example: dict[str, Any], folder: Path) -> Report:
     """Check what an example describes, with this rule alone."""
     tokenizer = folder / "tokenizer"
-    shutil.copytree(DEMO, tokenizer)
+    shutil.copytree(DEMO, tokenizer, ignore=shutil.ignore_patterns("special_tokens_map.json"))
     for name, edit in (example.get("files") or {}).items():
         _edit(tokenizer / name, edit)
     if "weights" in example:

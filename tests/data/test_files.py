@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import csv
 import gzip
 import json
 import lzma
@@ -67,6 +68,14 @@ def arrow_stream(rows: list[Any], path: Path) -> None:
         writer.write_table(table, max_chunksize=2)
 
 
+def delimited(rows: list[Any], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        writer.writerow(rows[0])
+        for row in rows:
+            writer.writerow(cell if isinstance(cell := row[name], str) else json.dumps(cell) for name in rows[0])
+
+
 WRITE: list[tuple[str, Callable[[list[Any], Path], None]]] = [
     (".jsonl", jsonl),
     (".json", json_array),
@@ -76,6 +85,8 @@ WRITE: list[tuple[str, Callable[[list[Any], Path], None]]] = [
     (".parquet", parquet_file),
     (".feather", feather_file),
     (".arrow", arrow_stream),
+    (".csv", delimited),
+    (".tsv", delimited),
 ]
 TEXT = st.text(st.characters(codec="utf-8"))
 MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": TEXT})
@@ -100,6 +111,8 @@ def test_every_kind_in_every_packing_gives_the_same(tmp_path_factory: pytest.Tem
             path = folder / f"{plain.name}{packed}"
             path.write_bytes(pack(plain.read_bytes()))
             assert bodies(list(read([str(path)]))) == wanted, path.name
+            if write is delimited:
+                continue
             nameless = folder / f"nameless{packed}"
             nameless.write_bytes(path.read_bytes())
             assert bodies(list(read([str(nameless)]))) == wanted, path.name
@@ -148,8 +161,14 @@ def test_a_folder_and_a_glob_are_sorted(tmp_path: Path) -> None:
     (tmp_path / "dataset_info.json").write_text("{}")
     assert [row.text for row in read([str(tmp_path)])] == ["a.jsonl", "b.jsonl"]
     assert [row.text for row in read([f"{tmp_path}/**/*.jsonl"])] == ["a.jsonl", "b.jsonl", "deep/er/c.jsonl"]
-    with pytest.raises(DataError, match="no data file in this folder"):
+    with pytest.raises(DataError, match=r"no data file in this folder.*there are some below: name .*er$"):
         list(read([str(tmp_path / "deep")]))
+
+
+def test_an_array_that_is_called_jsonl(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('\ufeff [{"text": "a"},\n{"text": "b"}]', encoding="utf-8")
+    assert [(row.text, row.origin.line) for row in read([str(path)])] == [("a", 1), ("b", 2)]
 
 
 def test_a_datasets_folder_without_train_asks_which(tmp_path: Path) -> None:
@@ -161,7 +180,7 @@ def test_a_datasets_folder_without_train_asks_which(tmp_path: Path) -> None:
         list(read([str(tmp_path)]))
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".arrow"])
 def test_progress_grows_to_the_size(tmp_path: Path, suffix: str) -> None:
     kind = f".{suffix.split('.')[1]}"
     write = next(write for known, write in WRITE if known == kind)
@@ -177,6 +196,16 @@ def test_progress_grows_to_the_size(tmp_path: Path, suffix: str) -> None:
     assert told[-1][1:] == (2 * size, 2 * size)
     assert all(done <= total for _, done, total in told)
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+
+
+def test_progress_never_goes_back_in_a_file_of_many_columns(tmp_path: Path) -> None:
+    noise = random.Random(0)
+    rows = [{"text": noise.randbytes(400).hex(), "id": str(i)} for i in range(3_000)]
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
+    told: list[int] = []
+    assert sum(1 for _ in read([str(path)], progress=lambda rows, done, total: told.append(done))) == 3_000
+    assert told == sorted(told)
 
 
 def test_null_filled_structs_lose_only_what_no_row_said(tmp_path: Path) -> None:

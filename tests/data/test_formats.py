@@ -45,6 +45,7 @@ def rows_of(tmp_path: Path) -> Any:
         ({"conversation": [USER, GOOD]}, "sharegpt", [USER, GOOD]),
         ({"question": "q", "answer": "a"}, "alpaca", [USER, GOOD]),
         ({"prompt": "q", "response": "a"}, "alpaca", [USER, GOOD]),
+        ({"query": "q", "completion": "a"}, "alpaca", [USER, GOOD]),
         ({"instruction": "", "input": "q", "output": "a"}, "alpaca", [USER, GOOD]),
         ({"instruction": "q", "output": "a", "history": '[["x", "y"]]'}, "alpaca",
          [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, USER, GOOD]),
@@ -187,6 +188,33 @@ def test_other_formats_further_down(rows_of: Any) -> None:
     assert (none.messages, none.unused, none.problems[0].kind) == ([], ("x",), "no-format")
 
 
+@pytest.mark.parametrize(
+    ("row", "format", "kinds"),
+    [
+        ({"prompt": "q", "completion": None}, "prompt-completion", ["no-content"]),
+        ({"instruction": "q", "output": None}, "alpaca", ["no-content"]),
+        ({"question": "q", "answer": None}, "alpaca", ["no-content"]),
+        ({"prompt": "q", "answer": None}, "alpaca", ["no-content"]),
+        ({"messages": None}, "messages", ["no-content", "not-messages"]),
+        ({"prompt": "q", "chosen": "a", "rejected": None}, "preference", ["no-content"]),
+        ({"chosen": None, "rejected": "b"}, "preference", ["no-content"]),
+        ({"prompt": "q", "completion": None, "label": True}, "kto", ["no-content"]),
+    ],
+)
+def test_an_empty_column_is_a_problem_of_its_row(rows_of: Any, row: Any, format: str, kinds: list[str]) -> None:
+    full = {"prompt": "q", "completion": "a", "messages": [USER, GOOD], "instruction": "q", "output": "a",
+            "question": "q", "answer": "a", "chosen": "a", "rejected": "b", "label": True}  # fmt: skip
+    whole = {name: full[name] for name in row}
+    for first, second in ((row, whole), (whole, row)):
+        found = {id(given): read for given, read in zip((first, second), rows_of(first, second), strict=True)}
+        assert (found[id(whole)].format, found[id(whole)].problems) == (format, ())
+        odd = found[id(row)]
+        assert (odd.format, odd.unused, [problem.kind for problem in odd.problems]) == (format, (), kinds)
+        if "q" in row.values():
+            assert "q" in (odd.prompt, *(message["content"] for message in odd.messages))
+        assert odd.problems[0].text.split(" in ")[1].split(" and ") == [name for name in row if row[name] is None]
+
+
 def test_a_named_format(rows_of: Any) -> None:
     row = {"messages": [USER, GOOD], "text": "t"}
     assert rows_of(row)[0].messages
@@ -204,8 +232,19 @@ def test_the_column_map(rows_of: Any) -> None:
     assert (found.format, found.messages, found.prompt_messages) == ("prompt-completion", [USER, GOOD], 1)
     (found,) = rows_of({"q": "q", "output": "old", "new": "a"}, columns={"question": "q", "answer": "new"})
     assert (found.messages, found.unused) == ([USER, GOOD], ("output (not mapped)",))
+    (found,) = rows_of({"x": "q", "y": "a"}, columns={"query": "x", "answer": "y"}, format="prompt-completion")
+    assert (found.prompt, found.completion) == ("q", "a")
     with pytest.raises(SpecError, match="twice"):
         rows_of({"a": 1, "b": 2}, columns={"answer": "a", "output": "b"})
+
+
+def test_calls_in_role_and_content(rows_of: Any) -> None:
+    turns = [{"role": "human", "content": "q"}, {"role": "function_call", "content": '{"name": "f", "arguments": {}}'},
+             {"role": "observation", "content": "r"}, {"role": "gpt", "content": "a"}]  # fmt: skip
+    (found,) = rows_of({"conversations": turns})
+    assert [message["role"] for message in found.messages] == ["user", "assistant", "tool", "assistant"]
+    assert found.messages[1]["tool_calls"] == [{"type": "function", "function": {"name": "f", "arguments": {}}}]
+    assert found.problems == ()
 
 
 def test_calls_of_llamafactory_read_as_its_own_do() -> None:

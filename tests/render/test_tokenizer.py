@@ -100,9 +100,10 @@ def test_files_and_their_order(tmp_path: Path) -> None:
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "rag.jinja").write_text("R")
     file = (folder / "chat_template.jinja").read_text()
-    assert load(str(folder)).templates == {"default": file, "tool_use": "T", "rag": "R"}
+    assert load(str(folder)).templates == {"default": file, "rag": "R"}
     (folder / "chat_template.jinja").unlink()
-    assert load(str(folder)).templates["default"] == "D"
+    (folder / "additional_chat_templates" / "rag.jinja").unlink()
+    assert load(str(folder)).templates == {"default": "D", "tool_use": "T"}
     assert load(str(folder / "tokenizer.json")).folder == folder
 
 

@@ -12,6 +12,7 @@ from truetune.data.files import PACKED, Source, unpacked
 from truetune.errors import DataError
 
 ROWS = 512
+BUFFER = 1 << 18
 Row = dict[str, Any]
 
 
@@ -30,7 +31,9 @@ def rows(source: Source, raw: IO[bytes]) -> Iterator[Row]:
 
 
 def _parquet(source: Source, raw: IO[bytes]) -> Iterator[Any]:
-    yield from parquet.ParquetFile(_seekable(source, raw)).iter_batches(batch_size=ROWS)
+    """Page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it."""
+    file = parquet.ParquetFile(_seekable(source, raw), buffer_size=BUFFER, pre_buffer=False)
+    yield from file.iter_batches(batch_size=ROWS)
 
 
 def _arrow(source: Source, raw: IO[bytes]) -> Iterator[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from truetune.errors import DataError, SpecError
+from truetune.spec.run import Format
 
 Row = dict[str, Any]
 
@@ -15,7 +16,7 @@ ALIASES = {
     "conversations": ("conversations", "conversation"),
     "instruction": ("instruction", "question", "query", "prompt"),
     "input": ("input",),
-    "output": ("output", "response", "answer"),
+    "output": ("output", "response", "answer", "completion"),
     "history": ("history",),
     "prompt": ("prompt",),
     "completion": ("completion",),
@@ -31,6 +32,8 @@ ALIASES = {
 """What truetune calls a column, and what files call it."""
 NAMES = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 _MAP_ALIASES = {"answer": "output", "response": "output", "question": "instruction", "query": "instruction"}
+_OF_PAIRS = {"output": "completion", "instruction": "prompt"}
+"""What an alias in a map means where the format is said to be prompt-completion."""
 
 
 def column(row: Row, name: str) -> tuple[str, Any]:
@@ -42,7 +45,17 @@ def column(row: Row, name: str) -> tuple[str, Any]:
     return name, None
 
 
-def renamer(columns: Mapping[str, str]) -> Callable[[Row], Row]:
+def holds(row: Row, name: str) -> bool:
+    """Has the row this column, and something in it?"""
+    return column(row, name)[1] is not None
+
+
+def called(row: Row, name: str) -> str | None:
+    """What the row calls a column, be it empty; None where there is none."""
+    return next((alias for alias in ALIASES[name] if alias in row), None)
+
+
+def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
     """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
 
     Raises SpecError for a name that truetune does not know.
@@ -50,6 +63,8 @@ def renamer(columns: Mapping[str, str]) -> Callable[[Row], Row]:
     names: dict[str, str] = {}
     for ours, theirs in columns.items():
         name = _MAP_ALIASES.get(ours, ours)
+        if format == "prompt-completion" and ours in _MAP_ALIASES:
+            name = _OF_PAIRS[name]
         if name not in ALIASES:
             near = difflib.get_close_matches(ours, [*ALIASES, *_MAP_ALIASES], n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(ALIASES)}"

@@ -51,7 +51,7 @@ def resolve(paths: Iterable[str]) -> list[Source]:
                 raise DataError(f"{name}: no file fits this pattern")
             found += [Source(match, kind_of(match)) for match in files]
         else:
-            raise DataError(f"{name}: no such file or folder{_near(path)}")
+            raise DataError(f"{name}: no such file or folder{_near(name, path)}")
     return found
 
 
@@ -118,7 +118,9 @@ def _folder(folder: Path) -> list[Source]:
         if path.is_file() and path.name not in NOT_ROWS and (kind := _kind_by_name(path))
     ]
     if not found:
-        raise DataError(f"{folder}: no data file in this folder; expected {', '.join(KINDS)}")
+        below = next((path for path in sorted(folder.rglob("*")) if path.is_file() and _kind_by_name(path)), None)
+        hint = f"; there are some below: name {below.parent}" if below else ""
+        raise DataError(f"{folder}: no data file in this folder; expected {', '.join(KINDS)}{hint}")
     return found
 
 
@@ -130,11 +132,12 @@ def _described(path: Path, key: str) -> list[Any]:
     return found
 
 
-def _near(path: Path) -> str:
+def _near(name: str, path: Path) -> str:
     siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, siblings, n=1)
     if near:
         return f"; did you mean {path.parent / near[0]}?"
-    if not path.suffix and len(path.parts) == 2:
-        return "; for a data set of the hub, download it first (truetune does not use the network)"
+    of_the_hub = len(path.parts) == 2 and not path.parent.exists() and _kind_by_name(path) is None
+    if of_the_hub or "://" in name:
+        return "; for a data set of the hub or the web, download it first (truetune does not use the network)"
     return ""

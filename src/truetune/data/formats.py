@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from truetune.data.columns import Row, column
+from truetune.data.columns import Row, called, column, holds
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.draft import Draft
 from truetune.data.messages import messages_of
@@ -24,6 +24,7 @@ NEEDS: dict[Format, tuple[str, ...]] = {
 VERDICTS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 Reader = Callable[[Draft], Conversation]
+Test = Callable[[Row, str], object]
 
 
 def _messages(draft: Draft) -> Conversation:
@@ -68,13 +69,13 @@ def _text(draft: Draft) -> Conversation:
 def _preference(draft: Draft) -> Conversation:
     chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
     prompt = next((p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None), None)
-    if prompt is None and column(draft.row, "instruction")[1] is not None:
+    if prompt is None and holds(draft.row, "instruction"):
         prompt = _asked(draft)
     if chosen == rejected:
         draft.problems.append(Problem("same-sides", "chosen and rejected are the same"))
     if isinstance(prompt, list) or isinstance(chosen, list) or isinstance(rejected, list):
         return _pair_of_chats(draft, prompt, chosen, rejected)
-    if prompt is not None:
+    if prompt is not None or chosen is None or rejected is None:
         return draft.plain(prompt=prompt, completion=chosen, rejected=rejected)
     cut = _common(chosen, rejected)
     cut -= cut < len(chosen) and chosen[:cut].endswith(" ")
@@ -98,7 +99,7 @@ def _kto(draft: Draft) -> Conversation:
     verdict = _verdict(label)
     if verdict is None:
         draft.problems.append(Problem("bad-label", f"the label is {label!r}, neither true nor false"))
-    row = _READERS[_base(draft.row) or "text"](draft)
+    row = _READERS[_base(draft.row, holds) or _base(draft.row, called) or "text"](draft)
     row.label = verdict
     return row
 
@@ -119,8 +120,8 @@ def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin
 
     Raises DataError where no format fits the row's columns, or not the one that is asked for.
     """
-    found = format or _found(row)
-    if found is None or not _fits(row, found):
+    found = format or _found(row, holds) or _found(row, called)
+    if found is None or not _fits(row, found, called):
         names = ", ".join(map(str, row)) or "(none)"
         wrong = f"the format {format} needs {_needed(format)}, but" if format else "no format fits"
         raise DataError(
@@ -133,35 +134,40 @@ def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin
 def _read(row: Row, origin: Origin, format: Format) -> Conversation:
     if _fits(row, format):
         return _READERS[format](Draft(row, origin, format))
-    other = _found(row)
+    other = _found(row, holds)
     draft = Draft(row, origin, other or format)
-    if other is None:
+    if other is not None:
+        draft.problems.append(Problem("mixed-formats", f"a row of the format {other} in a file of {format}"))
+        return _READERS[other](draft)
+    if not _fits(row, format, called):
         draft.problems.append(Problem("no-format", f"the format {format} needs {_needed(format)}"))
         return draft.plain()
-    draft.problems.append(Problem("mixed-formats", f"a row of the format {other} in a file of {format}"))
-    return _READERS[other](draft)
+    needed = NEEDS[_base(row, called) or "text"] if format == "kto" else NEEDS[format]
+    empty = [str(called(row, name)) for name in needed if not holds(row, name)]
+    draft.problems.append(Problem("no-content", f"nothing stands in {' and '.join(empty)}"))
+    return _READERS[format](draft)
 
 
-def _fits(row: Row, format: Format) -> bool:
+def _fits(row: Row, format: Format, there: Test = holds) -> bool:
     if format == "kto":
-        return _base(row) is not None and column(row, "label")[1] is not None
-    return all(column(row, name)[1] is not None for name in NEEDS[format])
+        return _base(row, there) is not None and bool(there(row, "label"))
+    return all(there(row, name) for name in NEEDS[format])
 
 
-def _found(row: Row) -> Format | None:
-    if _fits(row, "preference"):
+def _found(row: Row, there: Test) -> Format | None:
+    if _fits(row, "preference", there):
         return "preference"
-    base = _base(row)
+    base = _base(row, there)
     label = str(column(row, "label")[1]).lower()
     return "kto" if label in ("true", "false") and base not in (None, "text") else base
 
 
-def _base(row: Row) -> Format | None:
-    return next((format for format in NEEDS if format != "preference" and _fits(row, format)), None)
+def _base(row: Row, there: Test) -> Format | None:
+    return next((format for format in NEEDS if format != "preference" and _fits(row, format, there)), None)
 
 
 def _needed(format: Format) -> str:
-    return " and ".join(NEEDS.get(format, ("label", "completion")))
+    return " and ".join(NEEDS.get(format, ("prompt", "completion", "label")))
 
 
 def _verdict(label: Any) -> bool | None:

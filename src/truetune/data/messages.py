@@ -60,7 +60,7 @@ def is_messages(value: Any) -> bool:
 
 def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt: bool) -> Message:
     message = {key: value for key, value in item.items() if value is not None or key == "content"}
-    if "role" not in message and "from" in message:
+    if ("role" not in message and "from" in message) or (sharegpt and message.get("role") == FUNCTION_CALL):
         message = _from_sharegpt(message, index, problems)
     elif sharegpt:
         message["role"] = _translated(message.get("role"))
@@ -76,8 +76,8 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
 
 
 def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Message:
-    source, value = item["from"], item.get("value", item.get("content"))
-    rest = {key: entry for key, entry in item.items() if key not in ("from", "value", "content")}
+    source, value = item.get("role", item.get("from")), item.get("value", item.get("content"))
+    rest = {key: entry for key, entry in item.items() if key not in ("role", "from", "value", "content")}
     if source != FUNCTION_CALL:
         return {"role": _translated(source), "content": value, **rest}
     call = parsed(value, problems)

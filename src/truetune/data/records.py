@@ -30,9 +30,9 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
     """The rows of an open file, one after the other. Raises DataError, naming file and line, where it is broken."""
     try:
         match source.kind:
-            case "jsonl":
+            case "jsonl" if not _is_array(source.path, raw):
                 yield from _jsonl(unpacked(raw, source.path), source.path)
-            case "json":
+            case "jsonl" | "json":
                 yield from _json(source.path, raw)
             case "csv":
                 yield from _csv(unpacked(raw, source.path), source.path)
@@ -44,6 +44,11 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
+
+
+def _is_array(path: Path, raw: IO[bytes]) -> bool:
+    """Arrays are often called .jsonl."""
+    return unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
 
 
 def _jsonl(lines: IO[bytes], path: Path) -> Iterator[Record]:

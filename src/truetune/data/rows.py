@@ -33,14 +33,15 @@ def read(
     """
     sources = resolve(paths)
     sizes = [source.path.stat().st_size for source in sources]
-    total, number, done = sum(sizes), 0, 0
+    total, number, done, reached = sum(sizes), 0, 0, 0
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
             for row in _rows(source, raw, number, format, columns or {}):
                 yield row
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
-                    progress(number, done + raw.tell(), total)
+                    reached = max(reached, done + raw.tell())
+                    progress(number, reached, total)
         done += size
         if progress is not None:
             progress(number, done, total)
@@ -51,7 +52,7 @@ def _rows(
 ) -> Iterator[Conversation]:
     """The rows of one file; `number`: how many stand in the files before."""
     file = str(source.path)
-    rename = renamer(columns) if columns else None
+    rename = renamer(columns, format) if columns else None
     read_row = None
     for line, row, mended in records(source, raw):
         if not isinstance(row, dict):

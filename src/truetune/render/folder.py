@@ -33,15 +33,13 @@ def locate(name: str) -> Path:
 
 
 def _cached(name: str) -> Path | None:
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"
     main = model / "refs" / "main"
     if main.is_file() and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir():
         return snapshot
-    if not (model / "snapshots").is_dir():
-        return None
-    return max((model / "snapshots").iterdir(), key=lambda folder: folder.stat().st_mtime, default=None)
+    return max((model / "snapshots").glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -58,27 +56,27 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
-    """The chat templates by name. A file of its own wins over tokenizer_config.json, as in transformers."""
-    found: dict[str, str] = {}
-    inside = config.get("chat_template")
-    if isinstance(inside, str):
-        found["default"] = inside
-    elif isinstance(inside, list):
-        found.update({str(entry["name"]): str(entry["template"]) for entry in inside if isinstance(entry, dict)})
-    elif isinstance(inside, dict):
-        found.update({str(name): str(template) for name, template in inside.items()})
-    processor = read_json(folder / "chat_template.json") or {}
-    if isinstance(processor.get("chat_template"), str):
-        found["default"] = processor["chat_template"]
+    """The chat templates by name. As in transformers, files of their own replace all that tokenizer_config.json has."""
+    files = {path.stem: path for path in sorted((folder / "additional_chat_templates").glob("*.jinja"))}
     if (folder / "chat_template.jinja").is_file():
-        found["default"] = _text(folder / "chat_template.jinja")
-    for path in sorted((folder / "additional_chat_templates").glob("*.jinja")):
-        found[path.stem] = _text(path)
+        files = {"default": folder / "chat_template.jinja", **files}
+    if files:
+        return {name: _text(path) for name, path in files.items()}
+    inside = config.get("chat_template")
+    if inside is None:
+        inside = (read_json(folder / "chat_template.json") or {}).get("chat_template")
+    try:
+        found = {e["name"]: e["template"] for e in inside} if isinstance(inside, list) else inside
+    except (KeyError, TypeError):
+        found = {"default": None}
+    found = {"default": found} if isinstance(found, str) else found or {}
+    if not isinstance(found, dict) or not all(isinstance(part, str) for pair in found.items() for part in pair):
+        raise TokenizerError(f"{folder}: chat_template: expected a text, or a list of objects with name and template")
     return found
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None

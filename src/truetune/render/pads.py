@@ -7,34 +7,38 @@ from collections.abc import Iterable
 
 from truetune.render.tokenizer import Special, Stop, Tokenizer
 
-PAD_LIKE = re.compile(r"pad(?!d)", re.IGNORECASE)
-RESERVED = re.compile(r"reserved|unused|dummy|extra|special_\d+", re.IGNORECASE)
+MADE_FOR_PADDING = r"^[\W_]*(finetune_)?((right|left)_)?pad(ding)?(_token|_id)?[\W_]*$"
+"""Not `<|image_pad|>`, which is a place that a picture fills."""
+ORDINARY = "naïve 日本語 龘 \U0001fae0 \u1680\x07\n"
+"""Text that a vocabulary without bytes to fall back on can't spell."""
 
 
 def good_pad(tokenizer: Tokenizer, stops: Iterable[Stop]) -> tuple[Special | None, str]:
     """The best pad that the vocabulary offers, and why; None where a new token has to be added.
 
     Never a stop token, never BOS, never beyond the embedding. In this order: the pad that is set, a token made for
-    padding, UNK where ordinary text can't produce it, a reserved token.
+    padding, UNK where ordinary text can't produce it, the end of documents, a reserved token, another kind of pad.
     """
+    special = tokenizer.special
     limit = tokenizer.embedding_rows or tokenizer.vocabulary
-    taken = {stop.id for stop in stops} | {tokenizer.special[n].id for n in ("bos", "eos") if n in tokenizer.special}
-    pad, unk = tokenizer.special.get("pad"), tokenizer.special.get("unk")
-    if pad is not None and pad.id not in taken and pad.id < limit:
-        return pad, "it is set, and is no stop token"
-    added = tokenizer.backend.get_added_tokens_decoder()
-    free = [Special(token.content, id) for id, token in added.items() if token.special and id not in taken]
-    free = [token for token in free if token.id < limit and token != unk]
-    for found, reason in (
-        (_first(free, PAD_LIKE), "it is made for padding"),
-        (unk if unk is not None and unk.id not in taken and unk.id < limit else None, "UNK ends no turn"),
-        (_first(free, RESERVED), "it is reserved, and nothing else uses it"),
+    taken = {stop.id for stop in stops} | {special[name].id for name in ("bos", "eos") if name in special}
+    added = sorted(tokenizer.backend.get_added_tokens_decoder().items())
+    control = [Special(token.content, id) for id, token in added if token.special]
+    ordinary = set(tokenizer.backend.encode(ORDINARY, add_special_tokens=False).ids)
+    unk = [token for token in (special.get("unk"),) if token and token.id not in ordinary]
+    for tokens, reason in (
+        ([special["pad"]] if "pad" in special else [], "it is set, and is no stop token"),
+        (_like(MADE_FOR_PADDING, control), "it is made for padding"),
+        (unk, "it ends no turn, and ordinary text never becomes it"),
+        (_like(r"endoftext", control), "it ends documents, and no turn"),
+        (_like(r"reserved|unused|dummy|extra|control_\d|special_\d", control), "it is reserved, and nothing uses it"),
+        (_like(r"pad(?!d)", control), "it ends no turn, and text never becomes it"),
     ):
-        if found is not None:
-            return found, reason
+        for token in tokens:
+            if token.id not in taken and token.id < limit:
+                return token, reason
     return None, "no token of the vocabulary is free: add one and resize the embedding"
 
 
-def _first(tokens: list[Special], pattern: re.Pattern[str]) -> Special | None:
-    found = [token for token in tokens if pattern.search(token.token)]
-    return min(found, key=lambda token: (len(token.token), token.id), default=None)
+def _like(pattern: str, tokens: list[Special]) -> list[Special]:
+    return [token for token in tokens if re.search(pattern, token.token, re.IGNORECASE)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ class Tokenizer:
     templates: dict[str, str]
     """By name; the only one of a folder is `default`."""
     special: dict[str, Special]
-    """bos, eos, pad, unk: those that are set."""
+    """By name: bos, eos, pad, unk, and others (`image`, `mask`); those that are set."""
     adds_bos: bool
     """Does a plain encode write BOS?"""
     adds_eos: bool
@@ -80,13 +79,18 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
     folder = locate(name)
     weights = locate(model) if model else folder
     config = read_json(folder / "tokenizer_config.json") or {}
+    model_config = read_json(weights / "config.json") or {}
     backend = _backend(folder)
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
     backend.no_padding()
+    settings = _settings(folder, config, padding)
+    named = _named(settings, model_config, backend)
+    _complete(backend, folder, config, [*named.values(), *_strings(settings.get("extra_special_tokens"))])
+    special = {
+        name: Special(token, id) for name, token in named.items() if (id := backend.token_to_id(token)) is not None
+    }
     added = backend.get_added_tokens_decoder()
-    special = dict(_special(folder, config, backend))
-    model_config = read_json(weights / "config.json") or {}
     ids = backend.encode("x", add_special_tokens=True).ids
     return Tokenizer(
         folder=folder,
@@ -98,7 +102,7 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
         special=special,
         adds_bos="bos" in special and ids[:1] == [special["bos"].id],
         adds_eos="eos" in special and ids[-1:] == [special["eos"].id],
-        padding_side=str(config.get("padding_side", "right")),
+        padding_side=str(settings.get("padding_side", "right")),
         control=frozenset(id for id, token in added.items() if token.special),
         vocabulary=max([backend.get_vocab_size(with_added_tokens=True) - 1, *added]) + 1,
         embedding_rows=embedding_rows(weights, model_config),
@@ -131,17 +135,53 @@ def _backend(folder: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _special(folder: Path, config: dict[str, Any], backend: tokenizers.Tokenizer) -> Iterator[tuple[str, Special]]:
-    """tokenizer_config.json says which; special_tokens_map.json where that is silent."""
-    older = read_json(folder / "special_tokens_map.json") or {}
-    for name in NAMES:
-        key = f"{name}_token"
-        value = config[key] if key in config else older.get(key)
-        token = value.get("content") if isinstance(value, dict) else value
-        if not token:
-            continue
-        id = backend.token_to_id(str(token))
-        if id is None:
-            id = backend.get_vocab_size(with_added_tokens=True)
-            backend.add_special_tokens([tokenizers.AddedToken(str(token), special=True, normalized=False)])
-        yield name, Special(str(token), id)
+def _settings(folder: Path, config: dict[str, Any], padding: dict[str, Any] | None) -> dict[str, Any]:
+    """What transformers starts from: special_tokens_map.json wins, but only where the config lists no added tokens."""
+    older = {} if "added_tokens_decoder" in config else read_json(folder / "special_tokens_map.json") or {}
+    state = {"pad_token": padding["pad_token"], "padding_side": padding["direction"]} if padding else {}
+    settings = {**state, **config, **older}
+    if not settings.get("extra_special_tokens"):
+        settings["extra_special_tokens"] = settings.get("additional_special_tokens")
+    return settings
+
+
+def _named(settings: dict[str, Any], model_config: dict[str, Any], backend: tokenizers.Tokenizer) -> dict[str, str]:
+    """Special tokens by name; those that config.json numbers where the tokenizer's files name none, as GPT-2's do."""
+    extra = settings.get("extra_special_tokens")
+    named = {
+        key.removesuffix("_token"): text
+        for key, value in {**settings, **(extra if isinstance(extra, dict) else {})}.items()
+        if key.endswith("_token")
+        for text in _strings([value])
+    }
+    if named or any(f"{name}_token" in settings for name in NAMES):
+        return named
+    ids = {name: model_config.get(f"{name}_token_id") for name in NAMES}
+    spelled = {name: backend.id_to_token(id) for name, id in ids.items() if isinstance(id, int)}
+    return {name: token for name, token in spelled.items() if token}
+
+
+def _strings(tokens: Any) -> list[str]:
+    """The texts of tokens that are written as strings or as objects."""
+    values = tokens if isinstance(tokens, list) else []
+    texts = (value.get("content") if isinstance(value, dict) else value for value in values)
+    return [text for text in texts if isinstance(text, str) and text]
+
+
+def _complete(backend: tokenizers.Tokenizer, folder: Path, config: dict[str, Any], special: list[str]) -> None:
+    """Add the tokens that other files name and tokenizer.json lacks, in the order of transformers, for the same ids."""
+    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    listed = config.get("added_tokens_decoder")
+    if listed is None:
+        texts = [text for text in read_json(folder / "added_tokens.json") or {} if text not in known]
+        tokens = [tokenizers.AddedToken(text, normalized=text not in special) for text in texts]
+    else:
+        try:
+            tokens = [tokenizers.AddedToken(**listed[id]) for id in sorted(listed, key=int)]
+        except (TypeError, ValueError, AttributeError) as error:
+            raise TokenizerError(f"{folder / 'tokenizer_config.json'}: added_tokens_decoder: {error}") from None
+        tokens = [token for token in tokens if repr(token) != repr(known.get(token.content))]
+    backend.add_tokens(tokens)
+    known = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    new = [known.get(text) or tokenizers.AddedToken(text, normalized=False) for text in special]
+    backend.add_special_tokens([token for token in new if not token.special])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,8 @@ from truetune.errors import TokenizerError
 
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+LONGEST_HEADER = 100_000_000
+"""Bytes; the format's own limit."""
 
 
 class Embedding(NamedTuple):
@@ -34,15 +35,20 @@ class Embedding(NamedTuple):
 
 
 def embedding(folder: Path) -> Embedding | None:
-    """The embedding in a model folder; None where it has no safetensors, or none with one that can be read."""
+    """The embedding in a model folder; None where it has no safetensors, or none with one that can be read.
+
+    Raises TokenizerError for a file that is cut off or no safetensors file.
+    """
     for path in sorted(folder.glob("*.safetensors")):
-        header, start = _header(path)
-        for name, entry in header.items():
-            if name.endswith(EMBEDDINGS) and len(entry["shape"]) == 2 and entry["dtype"] in DTYPES:
-                dtype = np.dtype(DTYPES[entry["dtype"]])
-                offset = start + entry["data_offsets"][0]
-                values = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=tuple(entry["shape"]))
-                return Embedding(path, name, values, entry["dtype"] == "BF16")
+        try:
+            found = _embedding(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TokenizerError(
+                f"{path}: not a whole safetensors file ({error}); "
+                "download it again, or name another folder with --model"
+            ) from None
+        if found is not None:
+            return found
     return None
 
 
@@ -51,18 +57,22 @@ def embedding_rows(folder: Path, config: dict[str, Any]) -> int | None:
     found = embedding(folder)
     if found is not None:
         return int(found.values.shape[0])
-    size = config.get("vocab_size", (config.get("text_config") or {}).get("vocab_size"))
-    return size if isinstance(size, int) else None
+    for part in (config, config.get("text_config")):
+        if isinstance(part, dict) and isinstance(part.get("vocab_size"), int):
+            return int(part["vocab_size"])
+    return None
 
 
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > 100_000_000:
-                raise ValueError(f"a header of {length:,} bytes")
-            header = json.loads(file.read(length))
-    except (ValueError, struct.error) as error:
-        raise TokenizerError(f"{path}: not a safetensors file: {error}") from None
-    header.pop("__metadata__", None)
-    return header, 8 + length
+def _embedding(path: Path) -> Embedding | None:
+    """The embedding in one file: 8 bytes with the length of a JSON header, the header, the tensors."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > LONGEST_HEADER:
+            raise ValueError(f"a header of {length:,} bytes")
+        header = json.loads(file.read(length))
+    for name, entry in header.items():
+        if name.endswith(EMBEDDINGS) and len(entry["shape"]) == 2 and entry["dtype"] in DTYPES:
+            start = 8 + length + entry["data_offsets"][0]
+            values = np.memmap(path, DTYPES[entry["dtype"]], mode="r", offset=start, shape=tuple(entry["shape"]))
+            return Embedding(path, name, values, entry["dtype"] == "BF16")
+    return None

@@ -1,8 +1,9 @@
-"""The template writes control tokens that the model has never trained.
+"""The data hold control tokens that the model has never trained.
 
 ## What it does
-Reads the embedding rows of the control tokens that the chat template writes, straight from the safetensors file, and
-compares their size with that of ordinary tokens, and with each other.
+Reads the embedding rows of the control tokens in the encoded rows, those that the chat template writes and those in
+the texts, straight from the safetensors file. It compares their size with that of ordinary tokens, and looks for rows
+that are alike.
 
 ## Why it is bad
 A base model ships rows for chat markers that no text ever trained: zero, tiny, or all alike. With LoRA and a frozen
@@ -37,12 +38,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import Rule, Setup
 from truetune.encode.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
 from truetune.render.weights import embedding
 
-SAMPLE = 2000
+SAMPLE = 1000
+TWINS = 3
+"""Rows equal to this many others were never trained apart from them."""
 TINY = 1e-3
 """Of the median norm of the sample."""
 
@@ -50,35 +52,41 @@ TINY = 1e-3
 class BaseModelSpecialTokensUntrained(Rule):
     code = "TT106"
     severity = "error"
-    chats = 0
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.matrix = embedding(setup.tokenizer.weights)
+        self.control = np.zeros(setup.tokenizer.vocabulary, dtype=np.bool_)
+        self.control[list(setup.tokenizer.control)] = self.matrix is not None
+        self.used: set[int] = set()
 
     def batch(self, batch: Batch) -> None:
-        self.chats += sum(row.is_chat for row in batch.rows)
+        if self.matrix is not None:
+            self.used.update(batch.ids[self.control[batch.ids]].tolist())
 
     def findings(self) -> Iterator[Finding]:
-        matrix = embedding(self.tokenizer.weights) if self.chats else None
-        text = self.probes.text(chat(QUESTION, ANSWER))
-        if matrix is None or text is None:
+        if self.matrix is None:
             return
-        written = set(self.tokenizer.backend.encode(text, add_special_tokens=False).ids) & self.tokenizer.control
-        ids = np.array(sorted(id for id in written if id < len(matrix.values)), dtype=np.int64)
-        if not len(ids):
+        size = len(self.matrix.values)
+        ids = np.array(sorted(id for id in self.used if id < size), dtype=np.int64)
+        control = np.flatnonzero(self.control[:size])
+        ordinary = np.setdiff1d(np.linspace(0, size - 1, num=min(SAMPLE, size), dtype=np.int64), control)
+        if not len(ids) or not len(ordinary):
             return
-        sample = np.linspace(0, len(matrix.values) - 1, num=min(SAMPLE, len(matrix.values)), dtype=np.int64)
-        ordinary = matrix.rows(np.setdiff1d(sample, ids))
-        rows = matrix.rows(ids)
-        median = float(np.median(np.linalg.norm(ordinary, axis=1)))
+        rows = self.matrix.rows(ids)
+        median = float(np.median(np.linalg.norm(self.matrix.rows(ordinary), axis=1)))
         norms = np.linalg.norm(rows, axis=1)
-        twins = np.array([int((ordinary == row).all(axis=1).sum()) for row in rows])
-        bad = (norms < TINY * median) | (twins >= 3)
+        others = self.matrix.rows(np.concatenate((ordinary, control[:SAMPLE])))
+        twins = np.array([int((others == row).all(axis=1).sum()) - 1 for row in rows])
+        bad = (norms < TINY * median) | (twins >= TWINS)
         if bad.any():
             tokens = [str(self.tokenizer.backend.id_to_token(int(id))) for id in ids]
             yield self.finding(
-                f"{int(bad.sum())} of {len(ids)} control tokens that the template writes were never trained",
+                f"{int(bad.sum())} of {len(ids)} control tokens in the data were never trained",
                 "start from the instruct model, or train and save the embedding rows of these tokens",
-                evidence=[f"median norm of {len(ordinary):,} ordinary rows: {median:.3g} ({matrix.name})"],
+                evidence=[f"median norm of {len(ordinary):,} ordinary rows: {median:.3g} ({self.matrix.name})"],
                 cases=[
-                    Case(f"{token} ({id}): norm {norm:.3g}, equal to {twin} sampled rows", file=matrix.file.name)
+                    Case(f"{token} ({id}): norm {norm:.3g}, {twin} other rows are equal", file=self.matrix.file.name)
                     for token, id, norm, twin, is_bad in zip(tokens, ids, norms, twins, bad, strict=True)
                     if is_bad
                 ],

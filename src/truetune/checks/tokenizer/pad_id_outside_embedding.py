@@ -1,8 +1,9 @@
 """A token of the tokenizer has an id that the embedding has no row for.
 
 ## What it does
-Compares the ids of pad, EOS, BOS, UNK and of all added tokens with the rows of the embedding (of the weights, else
-of config.json).
+Compares the ids of pad, EOS, BOS and of all added tokens with the rows of the embedding (of the weights, else of
+config.json). Added tokens that are none of the three are a note: some families share a tokenizer with a larger model,
+and the rows of the data are looked at by `ids-beyond-embedding`.
 
 ## Why it is bad
 The first batch that pads ends in an index error or a CUDA assert; with a batch size of 1 it hides. Where the id is
@@ -35,6 +36,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import Rule
 
+NAMED = ("pad", "eos", "bos")
+
 
 class PadIdOutsideEmbedding(Rule):
     code = "TT104"
@@ -44,17 +47,21 @@ class PadIdOutsideEmbedding(Rule):
         rows = self.tokenizer.embedding_rows
         if rows is None:
             return
-        added = {id: token.content for id, token in self.tokenizer.backend.get_added_tokens_decoder().items()}
-        added |= {token.id: token.token for token in self.tokenizer.special.values()}
-        beyond = {id: token for id, token in sorted(added.items()) if id >= rows}
-        named = {token.id: name for name, token in self.tokenizer.special.items() if token.id >= rows}
-        if beyond:
-            yield self.finding(
-                f"{len(beyond):,} added tokens have ids beyond the {rows:,} rows of the embedding",
-                f"resize the embedding to {self.tokenizer.vocabulary:,} rows before training, or take tokens that "
-                "the vocabulary has",
-                severity="error" if named else "warning",
-                evidence=[f"{beyond[id]} ({id}) is the {name} token" for id, name in named.items()],
-                cases=[Case(f"{token} ({id})", file="tokenizer.json") for id, token in beyond.items()],
-                count=len(beyond),
-            )
+        special = self.tokenizer.special
+        named = {name: special[name] for name in NAMED if name in special and special[name].id >= rows}
+        added = self.tokenizer.backend.get_added_tokens_decoder()
+        texts = {token.id: f"{token.token} ({token.id}) is the {name} token" for name, token in named.items()}
+        for id, token in sorted(added.items()):
+            if id >= rows:
+                texts.setdefault(id, f"{token.content} ({id})")
+        if not texts:
+            return
+        subject = " and ".join(f"the {name} token" for name in named) or f"{len(texts):,} added tokens"
+        yield self.finding(
+            f"outside the embedding of {rows:,} rows: {subject}",
+            f"resize the embedding to {self.tokenizer.vocabulary:,} rows before training, or take tokens that "
+            "the vocabulary has",
+            severity="error" if named else "info",
+            cases=[Case(text, file="tokenizer.json") for text in texts.values()],
+            count=len(texts),
+        )

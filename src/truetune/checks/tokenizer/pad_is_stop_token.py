@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the pad token with every token that ends a turn: the tokenizer's EOS, those of generation_config and config,
-and the one that the chat template writes.
+and the one that the chat template writes. It counts the supervised tokens that are the pad token; where there are
+none, and only generation_config or config names it (as Qwen's do), it is a note.
 
 ## Why it is bad
 Collators that mask by id (transformers' `DataCollatorForLanguageModeling` among them) give each label that equals the
@@ -38,12 +39,20 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.encode.batch import Batch
 from truetune.render.pads import good_pad
 
 
 class PadIsStopToken(Rule):
     code = "TT101"
     severity = "error"
+    supervised = masked = 0
+
+    def batch(self, batch: Batch) -> None:
+        pad = self.tokenizer.special.get("pad")
+        if pad is not None:
+            self.supervised += int(batch.supervised.sum())
+            self.masked += int((batch.supervised & (batch.ids == pad.id)).sum())
 
     def findings(self) -> Iterator[Finding]:
         pad = self.tokenizer.special.get("pad")
@@ -51,10 +60,13 @@ class PadIsStopToken(Rule):
         if clash is None:
             return
         better, reason = good_pad(self.tokenizer, self.probes.stops)
-        ends_turns = bool({"tokenizer", "template"} & set(clash.origins))
+        ends_turns = self.masked or {"tokenizer", "template"} & set(clash.origins)
         yield self.finding(
             f"the pad token {clash.token} ({clash.id}) is also a stop token",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
-            severity="error" if ends_turns else "warning",
-            evidence=[f"{clash.token} ends turns by: {', '.join(clash.origins)}"],
+            severity="error" if ends_turns else "info",
+            evidence=[
+                f"{clash.token} ends turns by: {', '.join(clash.origins)}",
+                f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are masked by id",
+            ],
         )

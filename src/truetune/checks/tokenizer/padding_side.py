@@ -1,11 +1,12 @@
 """The tokenizer pads on the left.
 
 ## What it does
-Reads `padding_side`, and from config.json whether the model has learned absolute positions.
+Reads `padding_side`, and from config.json whether the model adds an absolute position to each token.
 
 ## Why it is bad
-Left padding is for batched generation. In training it moves the answer to other positions in each batch; models with
-learned absolute positions (GPT-2, OPT) then give other logits for the same row, others do not.
+Left padding is for batched generation. In training it moves a row to other positions in each batch. Models that count
+absolute positions from the left edge (GPT-2, GPT-Neo) then give other logits for the same row. Rotary models do not,
+nor does OPT, which counts from the first token that is no pad.
 
 ## Example
 ```yaml
@@ -34,8 +35,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 
-ABSOLUTE = frozenset(("gpt2", "opt", "gpt_neo", "gpt_bigcode", "openai-gpt", "biogpt", "xglm", "codegen"))
-"""Model types whose positions are learned or added to the embedding."""
+ABSOLUTE = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "ctrl"))
+"""Model types that add a position to each embedding, and count pads as positions."""
 
 
 class PaddingSide(Rule):
@@ -45,10 +46,10 @@ class PaddingSide(Rule):
     def findings(self) -> Iterator[Finding]:
         if self.tokenizer.padding_side != "left":
             return
-        kind = str(self.tokenizer.model_config.get("model_type", ""))
+        kind = self.tokenizer.model_config.get("model_type")
         hurt = kind in ABSOLUTE
         yield self.finding(
-            f"the tokenizer pads on the left, and {kind} has learned absolute positions"
+            f"the tokenizer pads on the left, and {kind} has absolute positions"
             if hurt
             else "the tokenizer pads on the left, which is for generation",
             'set padding_side to "right" for training, and to "left" where you generate in batches',

@@ -1,8 +1,9 @@
 """Generation does not stop at the token that ends the turns.
 
 ## What it does
-Compares the token that the chat template writes after an answer with the EOS tokens of the tokenizer,
-generation_config.json and config.json.
+Compares the token that the chat template writes after an answer with the EOS tokens of generation_config.json, and
+where there is none, with those of the tokenizer and config.json. It is a warning where the tokenizer knows the token
+and generation_config.json does not: transformers' `generate` then runs on, while vLLM stops.
 
 ## Why it is bad
 The model learns to end its turn, and the engine does not stop there: the answer is followed by a new user turn that
@@ -53,16 +54,18 @@ class StopIdsIncomplete(Rule):
         terminator = self.probes.terminator
         if not self.chats or terminator is None or terminator.token is None:
             return
-        stop = next(stop for stop in self.probes.stops if stop.id == terminator.token.id)
+        (stop,) = (stop for stop in self.probes.stops if stop.id == terminator.token.id)
+        others = [f"{s.token} ({s.id}) is one by: {', '.join(s.origins)}" for s in self.probes.stops if s != stop]
+        listed = set(stop.origins) - {"template"}
         known = self.tokenizer.generation_config is not None
-        if "generation_config" in stop.origins or (not known and stop.origins != ("template",)):
+        if "generation_config" in listed or (listed and not known):
             return
-        others = ", ".join(f"{s.token} ({s.id})" for s in self.probes.stops if s.id != stop.id) or "nothing"
         where = "generation_config.json" if known else "the tokenizer, and there is no generation_config.json"
-        ids = sorted({stop.id, *(s.id for s in self.probes.stops)})
+        if listed:
+            others.append(f"{stop.token} is one only by: {', '.join(sorted(listed))}, which generate() does not read")
         yield self.finding(
             f"turns end with {stop.token} ({stop.id}), which is no stop token of {where}",
-            f'write "eos_token_id": {ids} into generation_config.json',
-            severity="error" if known else "warning",
-            evidence=[f"generation stops at {others}"],
+            f'write "eos_token_id": {sorted(s.id for s in self.probes.stops)} into generation_config.json',
+            severity="error" if known and not listed else "warning",
+            evidence=others or ["no file names a stop token"],
         )

@@ -1,7 +1,7 @@
 """tokenizer.json carries a truncation or padding that a run left in it.
 
 ## What it does
-Looks whether `truncation` and `padding` in tokenizer.json are null.
+Looks whether `truncation` and `padding` in tokenizer.json are null, and counts the examples that would be cut.
 
 ## Why it is bad
 A call with `truncation=True` or `padding=...` changes a fast tokenizer, and `save_pretrained` writes that state. Stacks
@@ -34,19 +34,30 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.encode.batch import Batch
 
 
 class TruncationStatePersisted(Rule):
     code = "TT107"
     severity = "error"
+    examples = longer = 0
+
+    def batch(self, batch: Batch) -> None:
+        if self.tokenizer.truncation is not None:
+            self.examples += len(batch.examples)
+            self.longer += int((batch.lengths > self.tokenizer.truncation["max_length"]).sum())
 
     def findings(self) -> Iterator[Finding]:
         cut, pad = self.tokenizer.truncation, self.tokenizer.padding
         if cut is not None:
             yield self.finding(
-                f"tokenizer.json cuts every text at {cut.get('max_length')} tokens",
+                f"tokenizer.json cuts every text at {cut['max_length']:,} tokens; "
+                f"{self.longer:,} of {self.examples:,} examples are longer",
                 'set "truncation" to null in tokenizer.json',
+                severity="error" if self.longer else "warning",
                 evidence=[f"truncation: {cut}"],
+                count=self.longer,
+                total=self.examples,
             )
         if pad is not None:
             yield self.finding(
