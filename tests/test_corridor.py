@@ -13,11 +13,25 @@ import pytest
 import truetune
 
 ROOT = Path(truetune.__file__).parent
-ROOMS = ("errors", "spec", "data", "render", "encode", "checks", "audit", "train", "generate", "report", "demo", "cli")
+ROOMS = (
+    "errors",
+    "spec",
+    "data",
+    "render",
+    "encode",
+    "collate",
+    "checks",
+    "audit",
+    "train",
+    "generate",
+    "report",
+    "demo",
+    "cli",
+)
 LIGHT = ("spec", "data", "render", "encode", "checks", "report", "cli")
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
-FREE = ("_repr_html_",)
-"""Functions that may reach forward: a notebook asks a result to draw itself."""
+FREE = ("_repr_html_", "dataset")
+"""Functions that may reach forward: a notebook asks a result to draw itself, a user for the rows of a result."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
     from truetune.checks.findings import Finding as Finding
     from truetune.checks.report import Report as Report
+    from truetune.encode.run import Encoded as Encoded
     from truetune.spec.run import RunSpec as RunSpec
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Finding", "Report", "RunSpec", "__version__", "check"]
+__all__ = ["Encoded", "Finding", "Report", "RunSpec", "__version__", "check", "encode"]
 
 _HOMES = {
+    "Encoded": "truetune.encode.run",
     "Finding": "truetune.checks.findings",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
@@ -43,6 +45,34 @@ def check(
     from truetune.spec.files import spec_of
 
     return run(spec_of({"data": data, "tokenizer": tokenizer, **settings}, "truetune.check"))
+
+
+def encode(
+    data: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    tokenizer: str | PathLike[str] | None = None,
+    out: str | PathLike[str] | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    **settings: Any,
+) -> Encoded:
+    """Encode data once, for any trainer: input_ids and labels, with a manifest that says what shaped them.
+
+    Written into the folder `out`, else into a folder of `cache`; where the same is there already, it is proved and
+    kept. `settings` are the fields of `Encoding` (overflow, packing, content_specials, on_error, file_format,
+    loss_weights) and of `RunSpec` (learn, history, max_length, ...).
+
+    Raises a `truetune.errors.TruetuneError` where the input can't be read, rendered or encoded.
+    """
+    from truetune.encode.run import encode as run
+    from truetune.spec.files import spec_of
+    from truetune.spec.run import Encoding
+
+    own = {name: settings.pop(name) for name in Encoding.model_fields if name in settings}
+    settings["encode"] = {**settings.get("encode", {}), **own}
+    spec = spec_of({"data": data, "tokenizer": tokenizer, **settings}, "truetune.encode")
+    return run(spec, out, cache=cache, jobs=jobs, engine=engine)
 
 
 def __getattr__(name: str) -> Any:

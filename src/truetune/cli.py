@@ -31,6 +31,9 @@ FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "prefe
 LEARN = ("assistant", "last", "completion", "all")
 MASKS = ("contract", "generation-tags", "response-marker")
 SEVERITIES = ("error", "warning", "info")
+OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
+ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights")
+SETTINGS = (".yaml", ".yml", ".toml")
 
 
 def main() -> None:
@@ -88,7 +91,6 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("data", nargs=-1),
         click.option("-t", "--tokenizer", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", help="Folder of config.json and weights, where it is not the tokenizer's."),
-        click.option("--eval-data", multiple=True, help="Evaluation data, compared with DATA for leaks. Repeatable."),
         click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
                      help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
@@ -109,9 +111,6 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="The trainer appends EOS to plain text (TRL does)."),
         click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
                      help="Longest example of the run, in tokens."),
-        click.option("--select", multiple=True, metavar="RULE", help="Only these rules, by name or code. Repeatable."),
-        click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Repeatable."),
-        click.option("--fail-on", type=click.Choice(SEVERITIES), help="Lowest severity that makes the exit code 1."),
         click.option("--config", metavar="FILE", help="Settings file; else truetune.yaml here, else [tool.truetune] in "
                      "pyproject.toml."),
     ]  # fmt: skip
@@ -122,6 +121,10 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @commands.command(short_help="Check data with a tokenizer: what will be learned?")
 @spec_options
+@click.option("--eval-data", multiple=True, help="Evaluation data, compared with DATA for leaks. Repeatable.")
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules, by name or code. Repeatable.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Repeatable.")
+@click.option("--fail-on", type=click.Choice(SEVERITIES), help="Lowest severity that makes the exit code 1.")
 @click.option("--format", "output_format", type=click.Choice(["terminal", "json", "sarif"]), default="terminal",
               help="What to print.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="Write it to this file and not to the terminal.")
@@ -191,6 +194,77 @@ def show(row: int, ids: bool, **options: Any) -> int:
     return 0
 
 
+@commands.command(short_help="Encode data once: input_ids and labels for any trainer.")
+@spec_options
+@click.option("-o", "--out", metavar="DIR", help="Folder to write. Without it: a folder of --cache, named by its key.")
+@click.option("--cache", metavar="DIR", help="Where encoded data is kept and found again (default: the user's cache).")
+@click.option(
+    "--overflow",
+    type=click.Choice(OVERFLOWS),
+    help="An example longer than --max-length: leave it out (default), end the run, leave out its oldest turns "
+    "and then the beginning of its question, or share its turns out.",
+)
+@click.option(
+    "--packing",
+    type=click.Choice(["none", "best-fit"]),
+    help="Several examples in one row of at most --max-length tokens.",
+)
+@click.option(
+    "--content-specials",
+    type=click.Choice(["error", "keep", "text"]),
+    help="Control tokens inside contents: an error (default), encoded as they are, or as plain text.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["error", "skip"]),
+    help="A row that can't be encoded: end the run (default), or write it to rejected.jsonl and go on.",
+)
+@click.option(
+    "--file-format",
+    type=click.Choice(["parquet", "arrow"]),
+    help="Parquet (default), or Arrow as datasets.load_from_disk takes it.",
+)
+@click.option("--loss-weights", is_flag=True, default=None, help="Write the messages' weights as a column.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="This machine, or a Ray cluster.",
+)
+@click.option("--dry-run", is_flag=True, help="Encode the first rows only, write nothing, and say what would be.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the folder alone.")
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+def encode(
+    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, quiet: bool, no_progress: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
+
+    \b
+    Examples:
+      truetune encode chats.jsonl -t path/to/model -o encoded
+      truetune encode chats.jsonl -t path/to/model -o packed --max-length 4096 --packing best-fit
+      truetune encode truetune.yaml             (settings from a file)
+    """
+    from truetune.encode.run import encode as run
+    from truetune.encode.run import estimate
+    from truetune.report.encoded import render_encoded, render_estimate
+
+    spec = _spec(options, quiet=quiet)
+    if dry_run:
+        render_estimate(estimate(spec, out, cache=cache), _console())
+        return 0
+    with _encoding_bar(off=no_progress or quiet) as progress:
+        encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
+    if quiet:
+        click.echo(encoded.folder)
+    else:
+        render_encoded(encoded, _console())
+    return 0
+
+
 @commands.command()
 def rules() -> int:
     """List the rules."""
@@ -222,14 +296,19 @@ def _spec(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
     """Command line over settings file."""
     from truetune.spec.files import find_settings, spec_of
 
-    settings, source = find_settings(options.pop("config"), Path())
+    config = options.pop("config")
+    if config is None and len(options["data"]) == 1 and Path(options["data"][0]).suffix in SETTINGS:
+        (config,), options["data"] = options["data"], ()
+    settings, source = find_settings(config, Path())
     learn = settings.get("learn", {})
     learn = {"what": learn} if isinstance(learn, str) else learn
     chosen = {"what": what} if (what := options.pop("learn")) else {}
     chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
+    encoding = {name: value for name in ENCODING if (value := options.pop(name, None)) is not None}
     variables = {name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")}
     given = {
         "learn": {**learn, **chosen},
+        "encode": {**settings.get("encode", {}), **encoding},
         "map": {**settings.get("map", {}), **dict(_pairs(options.pop("pairs"), "--map"))},
         "template_kwargs": {**settings.get("template_kwargs", {}), **variables},
         **{name: value for name, value in options.items() if value not in (None, ())},
@@ -298,26 +377,46 @@ def _bar(*, off: bool) -> Iterator[Progress | None]:
         yield lambda rows, done, total: shown.update(task, completed=done, total=total, rows=rows)
 
 
+@contextmanager
+def _encoding_bar(*, off: bool) -> Iterator[Callable[[str, int, int, int, int], None] | None]:
+    """A progress bar on stderr, on a terminal alone: rows and tokens a second, and the time left."""
+    if off or not sys.stderr.isatty():
+        yield None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task, began, what = shown.add_task("", total=None, speed=""), time.perf_counter(), ""
+
+        def tell(now: str, done: int, total: int, rows: int, tokens: int) -> None:
+            nonlocal began, what
+            if now != what:
+                began, what = time.perf_counter(), now
+                shown.reset(task)
+            seconds = max(time.perf_counter() - began, 0.001)
+            speed = f"{rows:,} rows, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s" if rows else ""
+            shown.update(task, description=now, completed=done, total=total, speed=speed)
+
+        yield tell
+
+
 def _encoded(text: str) -> bytes:
     """UTF-8; half a surrogate pair (of a file's name) as an escape."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def _write(path: str, text: str) -> None:
-    """To a temporary name, to the disk, then to its place; straight into a device or a pipe."""
+    """Whole or not at all; straight into a device or a pipe."""
+    from truetune.data import atomic
+
     try:
         if Path(path).exists() and not Path(path).is_file():
             Path(path).write_bytes(_encoded(text))
             return
-        target = Path(path).resolve()
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as file:
-                file.write(_encoded(text))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        atomic.write(Path(path).resolve(), _encoded(text))
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror}") from None

@@ -58,11 +58,11 @@ def test_any_text(texts: list[str]) -> None:
     encoder = Encoder(load(str(TOKENIZER)).backend)
     encoded = encoder.encode(texts)
     for i, text in enumerate(texts):
-        ids = encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
+        ids = encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]]
         starts = encoded.starts[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
-        assert encoder.vocabulary.bytes(ids) == text.encode()
+        assert encoder.vocabulary.bytes(ids).tobytes() == text.encode()
         done = b""
-        for id, start in zip(ids, starts, strict=True):
+        for id, start in zip(ids.tolist(), starts, strict=True):
             assert start == len(done.decode(errors="ignore"))
             done += encoder.vocabulary.spell(id)
 

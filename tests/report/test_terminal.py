@@ -11,7 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import Ledger, Lengths, Report
+from truetune.checks.report import Lengths, Report
+from truetune.encode.ledger import Ledger
 from truetune.data.conversation import Origin
 from truetune.render.rendering import Source
 from truetune.report.terminal import as_text, render_report, render_rules

@@ -9,28 +9,8 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
 from truetune.encode.batch import Example
-from truetune.render.rendering import Source
+from truetune.encode.ledger import Ledger
 from truetune.spec.run import RunSpec, Severity
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """Tokens by source and by whether they are supervised."""
-
-    counts: NDArray[np.int64]
-    """(len(Source), 2): context, supervised"""
-
-    @property
-    def supervised(self) -> int:
-        return int(self.counts[:, 1].sum())
-
-    @property
-    def total(self) -> int:
-        return int(self.counts.sum())
-
-    def rows(self) -> list[tuple[Source, int, int]]:
-        """(source, supervised, context) of each source that occurs."""
-        return [(s, int(self.counts[s, 1]), int(self.counts[s, 0])) for s in Source if self.counts[s].any()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.encode.encoder import Encoder
+from truetune.encode.engines import EnginesDiffer
 from truetune.encode.stream import batch as one_batch
 from truetune.encode.stream import batches
-from truetune.errors import DataError, SpecError
-from truetune.render.probes import Probes, probes
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.errors import DataError
+from truetune.render.probes import Probes, prepared
+from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import RunSpec
 
 VIEWED_ROWS = 5_000
@@ -34,13 +35,20 @@ def check(spec: RunSpec, *, progress: Progress | None = None) -> Report:
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
+    try:
+        return _check(spec, progress, only_reference=False)
+    except EnginesDiffer:
+        return _check(spec, progress, only_reference=True)
+
+
+def _check(spec: RunSpec, progress: Progress | None, *, only_reference: bool) -> Report:
     started = time.perf_counter()
     setup = prepare(spec)
     rules = [rule(setup) for rule in choose(spec.select, spec.ignore)]
     for rule in rules:
         if spec.eval_data and type(rule).evaluation is not Rule.evaluation:
             rule.evaluation(_rows(spec, spec.eval_data))
-    encoder = Encoder(setup.tokenizer.backend)
+    encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally = Tally(spec.max_length)
     for batch in batches(_rows(spec, spec.data, progress), setup.probes.renderer(), encoder):
         tally.add(batch)
@@ -54,7 +62,7 @@ def check(spec: RunSpec, *, progress: Progress | None = None) -> Report:
     return Report(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
-        facts=_facts(setup.tokenizer, setup.probes),
+        facts=_facts(setup.tokenizer, setup.probes) | {"encoded by": encoder.engine.name},
         rows=tally.rows,
         examples=tally.examples,
         rejected=tally.rejected,
@@ -89,13 +97,9 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
 
 
 def prepare(spec: RunSpec) -> Setup:
-    """Load the tokenizer and compile its template."""
-    if spec.tokenizer is None:
-        raise SpecError("no tokenizer is named; give its folder with --tokenizer")
-    if spec.mask_by == "response-marker" and not spec.response_marker:
-        raise SpecError("mask_by is response-marker and no response_marker is given; add --response-marker TEXT")
-    tokenizer = load(spec.tokenizer, model=spec.model)
-    return Setup(spec, tokenizer, probes(tokenizer, spec))
+    """Load the tokenizer and compile its template. Raises SpecError, TokenizerError or TemplateError."""
+    made = prepared(spec)
+    return Setup(spec, made.tokenizer, made)
 
 
 def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = None) -> Iterator[Conversation]:

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.report import Ledger, Lengths
+from truetune.checks.report import Lengths
 from truetune.encode.batch import Batch
+from truetune.encode.ledger import Ledger, ledger
 from truetune.render.rendering import Source
 
 BINS = 12
@@ -21,7 +22,7 @@ class Tally:
         self.limit = limit
         self.rows = self.examples = self.rejected = self.unsupervised = 0
         self.formats: Counter[str] = Counter()
-        self.sources: NDArray[np.int64] = np.zeros(2 * len(Source), dtype=np.int64)
+        self.sources: NDArray[np.int64] = np.zeros((len(Source), 2), dtype=np.int64)
         self.by_length: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.lost_supervised = 0
 
@@ -30,8 +31,7 @@ class Tally:
         self.examples += len(batch.examples)
         self.rejected += len(batch.rejected)
         self.formats.update(row.format for row in batch.rows)
-        cells = batch.source.astype(np.int64) * 2 + batch.supervised
-        self.sources += np.bincount(cells, minlength=len(self.sources))
+        self.sources += ledger(batch.source, batch.supervised).counts
         self.unsupervised += int((batch.per_example(batch.supervised) == 0).sum())
         counts = np.bincount(batch.lengths, minlength=len(self.by_length))
         counts[: len(self.by_length)] += self.by_length
@@ -41,7 +41,7 @@ class Tally:
             self.lost_supervised += int((behind & batch.supervised).sum())
 
     def ledger(self) -> Ledger:
-        return Ledger(self.sources.reshape(len(Source), 2).copy())
+        return Ledger(self.sources.copy())
 
     def lengths(self) -> Lengths:
         counts = self.by_length

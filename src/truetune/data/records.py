@@ -24,14 +24,16 @@ class Record(NamedTuple):
     row: Any
     mended: bool = False
     """Lone surrogates were replaced."""
+    error: DataError | None = None
+    """Why this line holds no row; the lines after it can be read."""
 
 
 def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
-    """The rows of an open file, one after the other. Raises DataError, naming file and line, where it is broken."""
+    """The rows of an open file, one after the other. Raises DataError, naming file and line, where it can't go on."""
     try:
         match source.kind:
-            case "jsonl" if not _is_array(source.path, raw):
-                yield from _jsonl(unpacked(raw, source.path), source.path)
+            case "jsonl" if not is_array(source.path, raw):
+                yield from lines(unpacked(raw, source.path), source.path)
             case "jsonl" | "json":
                 yield from _json(source.path, raw)
             case "csv":
@@ -46,15 +48,15 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def _is_array(path: Path, raw: IO[bytes]) -> bool:
-    """Arrays are often called .jsonl."""
+def is_array(path: Path, raw: IO[bytes]) -> bool:
+    """Is it one JSON array? They are often called .jsonl."""
     return unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
 
 
-def _jsonl(lines: IO[bytes], path: Path) -> Iterator[Record]:
+def lines(file: IO[bytes], path: Path, first: int = 1, offset: int = 0) -> Iterator[Record]:
+    """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decode = json.JSONDecoder().raw_decode
-    offset = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(file, first):
         try:
             text = line.decode()
             row, end = decode(text)
@@ -69,16 +71,15 @@ def _jsonl(lines: IO[bytes], path: Path) -> Iterator[Record]:
 
 
 def _odd_line(line: bytes, number: int, offset: int, path: Path) -> Record:
-    """A line with a byte order mark, or space before the row. Raises DataError for any other."""
+    """A line with a byte order mark, with space before the row, or broken."""
     try:
         text = (line.removeprefix(BOM) if number == 1 else line).decode()
         return Record(number, *mended(json.loads(text), text))
     except UnicodeDecodeError as error:
-        raise not_utf8(path, number, offset, error) from None
+        return Record(number, None, error=not_utf8(path, number, offset, error))
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}:{number}: not JSON: {error}; expected one JSON object on each line, found {shown(text)}"
-        ) from None
+        expected = f"expected one JSON object on each line, found {shown(text)}"
+        return Record(number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}"))
 
 
 def _json(path: Path, raw: IO[bytes]) -> Iterator[Record]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from truetune.data.columns import missing, renamer
+from truetune.data.columns import Row, missing, renamer
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source, open_raw, resolve
 from truetune.data.formats import reader
 from truetune.data.json_text import LONE_SURROGATE
-from truetune.data.records import records
+from truetune.data.records import Record, records
 from truetune.errors import DataError
 from truetune.spec.run import Format
 
@@ -36,38 +35,71 @@ def read(
     total, number, done, reached = sum(sizes), 0, 0, 0
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
-            for row in _rows(source, raw, number, format, columns or {}):
+            first = number
+            for row in conversations(records(source, raw), source, number, format=format, columns=columns):
                 yield row
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
                     reached = max(reached, done + raw.tell())
                     progress(number, reached, total)
+        if number == first:
+            raise DataError(f"{source.path}: the file holds no row")
         done += size
         if progress is not None:
             progress(number, done, total)
 
 
-def _rows(
-    source: Source, raw: IO[bytes], number: int, format: Format | None, columns: Mapping[str, str]
+def conversations(
+    found: Iterable[Record],
+    source: Source,
+    row: int,
+    *,
+    format: Format | None = None,
+    columns: Mapping[str, str] | None = None,
+    like: Record | None = None,
+    on_broken: Callable[[Origin, str], None] | None = None,
 ) -> Iterator[Conversation]:
-    """The rows of one file; `number`: how many stand in the files before."""
+    """The records of one file as conversations.
+
+    `row` says how many rows stand before them; `like` is the record that decides the format, where it is not the first.
+    `on_broken` is told of lines that hold no row; without it they raise DataError.
+    """
     file = str(source.path)
     rename = renamer(columns, format) if columns else None
-    read_row = None
-    for line, row, mended in records(source, raw):
-        if not isinstance(row, dict):
-            found = type(row).__name__
-            raise DataError(f"{file}:{line}: expected a JSON object with the columns of a row, found {found}")
-        if read_row is None:
-            missing(row, columns, f"{file}:{line}")
-        if rename is not None:
-            row = rename(row)
-        if read_row is None:
-            read_row = reader(row, format, f"{file}:{line}")
-        conversation = read_row(row, Origin(file, line, number))
-        if mended:
+    read_row = None if like is None else _reader(like, file, format, columns or {}, rename)
+    for number, record in enumerate(found, row):
+        origin = Origin(file, record.line, number)
+        try:
+            body = _body(record, file)
+            if read_row is None:
+                read_row = _reader(record, file, format, columns or {}, rename)
+        except DataError as error:
+            if on_broken is None or (read_row is None and record.error is None):
+                raise
+            on_broken(origin, str(error))
+            continue
+        conversation = read_row(rename(body) if rename is not None else body, origin)
+        if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         yield conversation
-        number += 1
-    if read_row is None:
-        raise DataError(f"{file}: the file holds no row")
+
+
+def _body(record: Record, file: str) -> Row:
+    if record.error is not None:
+        raise record.error
+    if not isinstance(record.row, dict):
+        found = type(record.row).__name__
+        raise DataError(f"{file}:{record.line}: expected a JSON object with the columns of a row, found {found}")
+    return record.row
+
+
+def _reader(
+    record: Record,
+    file: str,
+    format: Format | None,
+    columns: Mapping[str, str],
+    rename: Callable[[Row], Row] | None,
+) -> Callable[[Row, Origin], Conversation]:
+    body, where = _body(record, file), f"{file}:{record.line}"
+    missing(body, columns, where)
+    return reader(rename(body) if rename is not None else body, format, where)

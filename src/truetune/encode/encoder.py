@@ -1,20 +1,27 @@
-"""Encoder: texts in bulk to ids, and the character at which each token begins.
-
-A byte-level tokenizer cuts a text at its added tokens first, and encodes what stands between them piece by piece. So
-do we, where that is so: a piece that stands in many texts (the turns that the examples of one chat share) is encoded
-once a batch.
-"""
+"""Encoder: texts in bulk to ids, and the character at which each token begins."""
 
 from __future__ import annotations
 
-import re
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from truetune.encode.engines import Engine, EnginesDiffer, Flat, fastest, flat, reference
+from truetune.encode.pieces import Cut, cut
 from truetune.encode.vocabulary import Vocabulary
+
+PATIENCE = 1 << 21
+"""By then it pays to load a faster engine."""
+SAMPLES = 2000
+"""Pieces of the first texts that a fast engine must encode as `tokenizers` did."""
+CHECK_EVERY = 199
+"""One in so many pieces that a fast engine encodes is encoded by `tokenizers` as well, and compared."""
 
 
 class Encoded(NamedTuple):
@@ -31,111 +38,159 @@ class Encoded(NamedTuple):
 class Encoder:
     """Encodes without special tokens of its own: what stands in the text is all there is."""
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, *, only_reference: bool = False, patience: int = PATIENCE
+    ) -> None:
+        """`patience` is how many characters `tokenizers` encodes before a faster engine is loaded."""
         self.backend = backend
         self.vocabulary = Vocabulary(backend)
-        self._spelled, self._asked = 0, 0
-        self._cut = _added_tokens(backend)
-        self._first = True
+        self.engine = self._reference = reference(backend)
+        self._cut = cut(backend)
+        self._patience = patience
+        self._settled = only_reference or self._cut is None
 
     def encode(self, texts: list[str]) -> Encoded:
-        """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do."""
+        """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do.
+
+        Raises EnginesDiffer.
+        """
         if self._cut is None:
-            return self._whole(texts)
-        encoded = self._by_pieces(texts, self._cut)
-        if self._first:
-            self._first = False
-            whole = self._whole(texts)
-            if not np.array_equal(whole.ids, encoded.ids) or not np.array_equal(whole.starts, encoded.starts):
-                self._cut = None
-                return whole
-        return encoded
+            return self._placed(self._reference.encode(texts), texts, "")
+        parts = [self._cut.pattern.split(text) for text in texts]
+        if self._cut.prefix and any(split[0] for split in parts):
+            return self._placed(self._reference.encode(texts), texts, "")
+        return self._by_pieces(parts, self._cut)
 
-    def _by_pieces(self, texts: list[str], cut: re.Pattern[str]) -> Encoded:
+    def as_text(self, text: str, content: Sequence[tuple[int, int]]) -> Encoded | None:
+        """One text, in which control tokens that begin in one of the ranges are only text.
+
+        None where this tokenizer can't do that.
+        """
+        if self._cut is None or self._cut.prefix:
+            return None
+        pieces, at = [""], 0
+        for split in self._cut.pattern.split(text):
+            forged = split in self._cut.added and any(start <= at < end for start, end in content)
+            if split in self._cut.added and not forged:
+                pieces += [split, ""]
+            else:
+                pieces[-1] += split
+            at += len(split)
+        known = [
+            [self._cut.added[piece]] if i % 2 else self._literal.encode(piece, add_special_tokens=False).ids
+            for i, piece in enumerate(pieces)
+        ]
+        encoded = self._placed(flat(known), pieces, "")
+        bases = np.cumsum([0, *map(len, pieces[:-1])])
+        starts = encoded.starts + np.repeat(bases, np.diff(encoded.offsets)).astype(np.int32)
+        return Encoded(encoded.ids, encoded.offsets[[0, -1]], starts)
+
+    @cached_property
+    def _literal(self) -> tokenizers.Tokenizer:
+        """A tokenizer that takes its control tokens for text."""
+        backend = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        backend.encode_special_tokens = True
+        return backend
+
+    def _by_pieces(self, parts: list[list[str]], cut: Cut) -> Encoded:
         """Encode each different piece once, and lay the pieces of each text end to end."""
-        numbers: dict[str, int] = {}
-        order, places, counts = [], [], []
-        for text in texts:
-            at = 0
-            pieces = [piece for piece in cut.split(text) if piece]
-            for piece in pieces:
-                order.append(numbers.setdefault(piece, len(numbers)))
-                places.append(at)
-                at += len(piece)
-            counts.append(len(pieces))
-        known = self._whole(list(numbers))
-        sequence = np.array(order, dtype=np.int64)
-        lengths = np.diff(known.offsets)[sequence]
-        ends = np.cumsum(lengths)
-        gather = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
-            known.offsets[:-1][sequence] - ends + lengths, lengths
-        )
-        borders = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        numbers: defaultdict[str, int] = defaultdict(itertools.count(len(cut.added) + 1).__next__)
+        numbers.update({token: i for i, token in enumerate(("", *cut.added))})
+        everything = list(itertools.chain.from_iterable(parts))
+        order = np.fromiter(map(numbers.__getitem__, everything), dtype=np.int64, count=len(everything))
+        sizes = np.fromiter(map(len, everything), dtype=np.int64, count=len(everything))
+        borders = np.concatenate(([0], np.cumsum([len(split) for split in parts])))
+        known = self._pieces(list(itertools.islice(numbers, len(cut.added) + 1, None)), cut)
+
+        lengths = np.diff(known.offsets)[order]
+        ends = np.concatenate(([0], np.cumsum(lengths)))
+        gather = np.repeat(known.offsets[order] - ends[:-1], lengths) + np.arange(ends[-1])
+        places = np.concatenate(([0], np.cumsum(sizes)))
+        within = places[:-1] - np.repeat(places[borders[:-1]], np.diff(borders))
+        starts = known.starts[gather] + np.repeat(within, lengths)
+        return Encoded(known.ids[gather], ends[borders], starts.astype(np.int32))
+
+    def _pieces(self, pieces: list[str], cut: Cut) -> Encoded:
+        """Nothing, the added tokens, and then these pieces, each as a text of its own."""
+        engine = self._engine(pieces)
+        found = self._behind_prefix(engine, pieces, cut.prefix)
+        if engine is not self._reference:
+            self._compare(engine, found, pieces, cut.prefix)
+        encoded = self._placed(found, pieces, cut.prefix)
+        count = len(cut.added)
         return Encoded(
-            known.ids[gather],
-            np.concatenate(([0], ends))[borders],
-            (known.starts[gather] + np.repeat(np.array(places, dtype=np.int64), lengths)).astype(np.int32),
+            np.concatenate((np.array(list(cut.added.values()), dtype=np.int32), encoded.ids)),
+            np.concatenate(([0], np.arange(count), encoded.offsets + count)),
+            np.concatenate((np.zeros(count, dtype=np.int32), encoded.starts)),
         )
 
-    def _whole(self, texts: list[str]) -> Encoded:
-        if self._asked > 64 and self._spelled * 2 < self._asked:
-            return self._by_offsets(texts)
-        lists = [e.ids for e in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
-        raw = [text.encode("utf-8", "surrogatepass") for text in texts]
-        odd = [i for i, ids in enumerate(lists) if self.vocabulary.bytes(ids) != raw[i]]
-        self._asked += len(texts)
-        self._spelled += len(texts) - len(odd)
-        encoded = self._by_lengths(lists, texts, raw)
-        if odd:
-            replaced = self._by_offsets([texts[i] for i in odd])
-            for place, i in enumerate(odd):
-                theirs = replaced.starts[replaced.offsets[place] : replaced.offsets[place + 1]]
-                encoded.starts[encoded.offsets[i] : encoded.offsets[i + 1]] = theirs
-        return encoded
+    def _engine(self, pieces: list[str]) -> Engine:
+        if not self._settled:
+            self._patience -= sum(map(len, pieces))
+            if self._patience < 0:
+                self.engine, self._settled = fastest(self.backend, pieces[:SAMPLES]), True
+        return self.engine
 
-    def _by_lengths(self, lists: list[list[int]], texts: list[str], raw: list[bytes]) -> Encoded:
-        ids, offsets = _flat(lists)
-        lengths = self.vocabulary.lengths[ids]
-        ends = np.cumsum(lengths, dtype=np.int64)
-        starts = ends - lengths
-        bases = np.concatenate((ends, ends[-1:] if len(ends) else [0]))[offsets[:-1] - 1]
-        bases[offsets[:-1] == 0] = 0
-        starts = (starts - np.repeat(bases, np.diff(offsets))).astype(np.int32)
+    def _compare(self, engine: Engine, found: Flat, pieces: list[str], prefix: str) -> None:
+        odd = itertools.islice((i for i, piece in enumerate(pieces) if not piece.isascii()), 4)
+        chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *odd})
+        wanted = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
+        for place, i in enumerate(chosen):
+            if not np.array_equal(wanted.of(place), found.of(i)):
+                raise EnginesDiffer(f"{engine.name} and {self._reference.name} encode {pieces[i][:200]!r} differently")
+
+    @staticmethod
+    def _behind_prefix(engine: Engine, texts: list[str], prefix: str) -> Flat:
+        if not prefix:
+            return engine.encode(texts)
+        found = engine.encode([prefix + text for text in texts])
+        kept = np.ones(len(found.ids), dtype=np.bool_)
+        kept[found.offsets[:-1]] = False
+        return Flat(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
+
+    def _placed(self, found: Flat, texts: list[str], prefix: str) -> Encoded:
+        """With the starts: by the bytes that the ids spell, for texts that they do not spell by the offsets."""
+        raw = np.frombuffer("".join(texts).encode("utf-8", "surrogatepass"), dtype=np.uint8)
+        first = (raw & 0xC0) != 0x80
+        character = np.cumsum(first, dtype=np.int64) - 1
+        bounds = np.concatenate(([0], np.cumsum([len(text) for text in texts])))
+        byte_bounds = bounds if len(raw) == bounds[-1] else np.append(np.flatnonzero(first), len(raw))[bounds]
+
+        spelled = self.vocabulary.bytes(found.ids)
+        lengths = self.vocabulary.lengths[found.ids]
+        ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        text_ends = ends[found.offsets]
+        extra = np.diff(text_ends) - np.diff(byte_bounds)
+        """a space that the tokenizer writes before a text"""
+        if not extra.any() and np.array_equal(spelled, raw):
+            starts = character[ends[:-1]] if len(ends) > 1 else ends[:-1]
+            return Encoded(
+                found.ids, found.offsets, (starts - np.repeat(bounds[:-1], np.diff(found.offsets))).astype(np.int32)
+            )
+        return self._one_by_one(found, texts, prefix)
+
+    def _one_by_one(self, found: Flat, texts: list[str], prefix: str) -> Encoded:
+        starts = np.zeros(len(found.ids), dtype=np.int32)
+        odd = []
         for i, text in enumerate(texts):
-            if len(raw[i]) != len(text):
-                low, high = offsets[i], offsets[i + 1]
-                starts[low:high] = _characters(raw[i])[np.minimum(starts[low:high], len(raw[i]))]
-        return Encoded(ids, offsets, starts)
-
-    def _by_offsets(self, texts: list[str]) -> Encoded:
-        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
-        ids, offsets = _flat([e.ids for e in encodings])
-        starts = np.zeros(len(ids), dtype=np.int32)
-        for i, encoding in enumerate(encodings):
-            places = np.array([start for start, _ in encoding.offsets], dtype=np.int32)
-            starts[offsets[i] : offsets[i + 1]] = np.maximum.accumulate(places) if len(places) else places
-        return Encoded(ids, offsets, starts)
-
-
-def _added_tokens(backend: tokenizers.Tokenizer) -> re.Pattern[str] | None:
-    """Where texts are cut; None where what stands beside a token changes how it is encoded."""
-    added = [token for token in backend.get_added_tokens_decoder().values() if token.content]
-    plain = not any(token.lstrip or token.rstrip or token.single_word or token.normalized for token in added)
-    if not added or not plain or "ByteLevel" not in repr(type(backend.decoder)):
-        return None
-    contents = sorted((token.content for token in added), key=len, reverse=True)
-    return re.compile(f"({'|'.join(map(re.escape, contents))})")
+            ids, raw = found.of(i), text.encode("utf-8", "surrogatepass")
+            spelled = self.vocabulary.bytes(ids).tobytes()
+            shift = len(spelled) - len(raw)
+            if spelled != raw and not (shift == 1 and spelled[:1] == b" " and spelled[1:] == raw):
+                odd.append(i)
+            elif len(ids):
+                ends = np.cumsum(self.vocabulary.lengths[ids], dtype=np.int64)
+                begins = np.clip(ends - self.vocabulary.lengths[ids] - shift, 0, max(len(raw) - 1, 0))
+                starts[found.offsets[i] : found.offsets[i + 1]] = _characters(raw)[begins] if raw else 0
+        if odd:
+            encodings = self.backend.encode_batch([prefix + texts[i] for i in odd], add_special_tokens=False)
+            for i, encoding in zip(odd, encodings, strict=True):
+                places = np.array([start for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int32)
+                places = np.maximum(places - len(prefix), 0)
+                starts[found.offsets[i] : found.offsets[i + 1]] = np.maximum.accumulate(places) if len(places) else 0
+        return Encoded(found.ids, found.offsets, starts)
 
 
-def _flat(lists: list[list[int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    offsets = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(ids) for ids in lists], out=offsets[1:])
-    arrays = [np.array(ids, dtype=np.int32) for ids in lists]
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int32), offsets
-
-
-def _characters(raw: bytes) -> NDArray[np.int32]:
-    """(bytes + 1,) the index of the character that each byte belongs to."""
-    first = (np.frombuffer(raw, dtype=np.uint8) & 0xC0) != 0x80
-    count = np.cumsum(first, dtype=np.int32)
-    return np.concatenate((count - 1, count[-1:] if len(count) else np.zeros(1, dtype=np.int32)))
+def _characters(raw: bytes) -> NDArray[np.int64]:
+    """(bytes,) the index of the character that each byte belongs to."""
+    return np.cumsum((np.frombuffer(raw, dtype=np.uint8) & 0xC0) != 0x80) - 1

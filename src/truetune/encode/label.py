@@ -40,6 +40,13 @@ def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uin
     return source, supervised
 
 
+def loss_weights(rendering: Rendering, starts: NDArray[np.int32], supervised: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """(tokens,) of one example: the weight of the span that a supervised token belongs to, 0 for context."""
+    begins = np.array([span.start for span in rendering.spans], dtype=np.int64)
+    values = np.array([1.0, *(span.weight for span in rendering.spans)], dtype=np.float32)
+    return np.where(supervised, values[np.searchsorted(begins, starts, side="right")], np.float32(0))
+
+
 def _cover(places: NDArray[np.int64], spans: list[tuple[int, int]]) -> NDArray[np.bool_]:
     if not spans:
         return np.zeros(len(places), dtype=np.bool_)

@@ -19,26 +19,32 @@ class Vocabulary:
         size = max([*added, backend.get_vocab_size(with_added_tokens=True) - 1], default=-1) + 1
         self.lengths: NDArray[np.int32] = np.zeros(size, dtype=np.int32)
         """(ids,) bytes of each id that was asked for"""
-        special = {id: token.content.encode() for id, token in added.items()}
-        self.spell: Callable[[int], bytes] = _Spellings(backend, special, self.lengths).__getitem__
+        self._begin: NDArray[np.int64] = np.full(size, -1, dtype=np.int64)
+        self._table = b""
+        self._added = {id: token.content.encode() for id, token in added.items()}
+        self._token = backend.id_to_token
+        self._spell: Callable[[str], bytes] = (
+            _byte_level if "ByteLevel" in repr(type(backend.decoder)) else _sentencepiece
+        )
 
-    def bytes(self, ids: list[int]) -> bytes:
-        """What the ids spell."""
-        return b"".join(map(self.spell, ids))
+    def spell(self, id: int) -> bytes:
+        """What one id spells."""
+        spelled = self._added.get(id)
+        return self._spell(self._token(id) or "") if spelled is None else spelled
 
-
-class _Spellings(dict[int, bytes]):
-    def __init__(self, backend: tokenizers.Tokenizer, special: dict[int, bytes], lengths: NDArray[np.int32]) -> None:
-        super().__init__(special)
-        lengths[list(special)] = [len(spelling) for spelling in special.values()]
-        self.token = backend.id_to_token
-        self.spell = _byte_level if "ByteLevel" in repr(type(backend.decoder)) else _sentencepiece
-        self.lengths = lengths
-
-    def __missing__(self, id: int) -> bytes:
-        spelling = self[id] = self.spell(self.token(id) or "")
-        self.lengths[id] = len(spelling)
-        return spelling
+    def bytes(self, ids: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """(tokens,) -> (bytes,): what the ids spell, end to end."""
+        unknown = np.unique(ids[self._begin[ids] < 0]).tolist()
+        if unknown:
+            spelled = [self.spell(id) for id in unknown]
+            self.lengths[unknown] = [len(spelling) for spelling in spelled]
+            self._begin[unknown] = len(self._table) + np.cumsum(self.lengths[unknown]) - self.lengths[unknown]
+            self._table += b"".join(spelled)
+        lengths = self.lengths[ids]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        places = np.repeat(self._begin[ids] - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+        table: NDArray[np.uint8] = np.frombuffer(self._table, dtype=np.uint8)
+        return np.asarray(table[places])
 
 
 def _byte_characters() -> dict[str, int]:
@@ -48,8 +54,7 @@ def _byte_characters() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-_BYTES = _byte_characters()
-_TO_BYTES = str.maketrans({character: chr(byte) for character, byte in _BYTES.items()})
+_TO_BYTES = str.maketrans({character: chr(byte) for character, byte in _byte_characters().items()})
 
 
 def _byte_level(token: str) -> bytes:

@@ -10,6 +10,18 @@ from typing import Any
 
 from truetune.errors import TokenizerError
 
+OF_TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    *("chat_template.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model"),
+)
+OF_MODEL = ("config.json", "generation_config.json")
+
+
+def files_of(folder: Path, weights: Path) -> list[Path]:
+    """The files that say what a tokenizer does, in order; `weights` is the folder of config.json."""
+    named = [*(folder / name for name in OF_TOKENIZER), *(weights / name for name in OF_MODEL)]
+    return [path for path in named if path.is_file()] + sorted((folder / "additional_chat_templates").glob("*.jinja"))
+
 
 def locate(name: str) -> Path:
     """The folder that a path, a path to tokenizer.json, or the name of a model in the local hub cache means.

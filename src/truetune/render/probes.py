@@ -15,7 +15,7 @@ from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.stops import stops
 from truetune.render.template import Template
-from truetune.render.tokenizer import Special, Stop, Tokenizer
+from truetune.render.tokenizer import Special, Stop, Tokenizer, load
 from truetune.render.traced import parts
 from truetune.spec.run import RunSpec
 
@@ -102,6 +102,15 @@ class Probes:
         if self.template is None or self.template.refused:
             return self
         return replace(self, template=Template(self.template.source, self.template.special, now=lambda: moment))
+
+
+def prepared(spec: RunSpec) -> Probes:
+    """Load the tokenizer of a run and compile its template. Raises SpecError, TokenizerError or TemplateError."""
+    if spec.tokenizer is None:
+        raise SpecError("no tokenizer is named; give its folder with --tokenizer")
+    if spec.mask_by == "response-marker" and not spec.response_marker:
+        raise SpecError("mask_by is response-marker and no response_marker is given; add --response-marker TEXT")
+    return probes(load(spec.tokenizer, model=spec.model), spec)
 
 
 def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:

@@ -12,6 +12,7 @@ from rich.text import Text
 from truetune.checks.catalogue import find, page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import Report
+from truetune.encode.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report.text import clip, many, share, visible, wrap
 from truetune.spec.run import Severity
@@ -39,7 +40,7 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
         return
     if notes:
         _say(console)
-    console.print(_ledger(report))
+    console.print(ledger_table(report.ledger))
     for line in _without_label(report):
         _say(console, line)
     _say(console)
@@ -145,18 +146,19 @@ def _hanging(head: str, text: str, width: int, style: str = "", rest: str | None
     return made
 
 
-def _ledger(report: Report) -> Table:
+def ledger_table(ledger: Ledger) -> Table:
+    """Tokens by source: learned, context, and the share of all."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("tokens by source")
     for title in ("supervised", "context", "share"):
         table.add_column(title, justify="right")
-    total = report.ledger.total
-    for source, supervised, context in report.ledger.rows():
+    total = ledger.total
+    for source, supervised, context in ledger.rows():
         style = "green" if supervised else ("red" if source is Source.STOP else "")
         table.add_row(
             Text(source.label, style=style), f"{supervised:,}", f"{context:,}", share(supervised + context, total)
         )
-    learned = report.ledger.supervised
+    learned = ledger.supervised
     table.add_row("all", f"{learned:,}", f"{total - learned:,}", share(total, total), style="bold")
     return table
 

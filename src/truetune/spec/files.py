@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from truetune.errors import SpecError
-from truetune.spec.run import Learn, RunSpec
+from truetune.spec.run import Encoding, Learn, RunSpec
 
+PARTS: dict[str, type[BaseModel]] = {"learn": Learn, "encode": Encoding}
+"""Settings that hold settings."""
 CONFIG = "truetune.yaml"
 PROJECT = "pyproject.toml"
 
@@ -61,7 +63,7 @@ def _problem(kind: str, message: str, place: list[str], found: Any) -> str:
     name = ".".join(place)
     if kind != "extra_forbidden":
         return f"{name}: {message[:1].lower()}{message[1:]} (found {reprlib.repr(found)})"
-    known = Learn.model_fields if place[0] == "learn" and len(place) > 1 else RunSpec.model_fields
+    known = PARTS[place[0]].model_fields if place[0] in PARTS and len(place) > 1 else RunSpec.model_fields
     return f"there is no setting {name}; {_near(place[-1], known)}"
 
 
@@ -107,7 +109,7 @@ def _named(value: Any, path: Path) -> dict[str, Any]:
         if name in settings:
             raise SpecError(f"{path}: {name} is given twice")
         if item is not None:
-            settings[name] = _named(item, path) if name == "learn" and isinstance(item, dict) else item
+            settings[name] = _named(item, path) if name in PARTS and isinstance(item, dict) else item
     return settings
 
 

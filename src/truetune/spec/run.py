@@ -27,6 +27,26 @@ class Learn(_Part):
     """Supervise tool calls."""
 
 
+class Encoding(_Part):
+    """How `truetune encode` writes examples."""
+
+    overflow: Literal["drop", "error", "truncate-prompt", "split"] = "drop"
+    """What happens to an example longer than max_length. drop: it is left out and counted; error: the run ends;
+    truncate-prompt: its oldest turns go, then the beginning of its last question, never what is supervised at its end;
+    split: its turns are shared out to several examples."""
+    packing: Literal["none", "best-fit"] = "none"
+    """best-fit: several examples in one row of at most max_length tokens, with position_ids and seq_lengths."""
+    content_specials: Literal["error", "keep", "text"] = "error"
+    """Control tokens inside contents. error: such a row is an error; keep: they are encoded as control tokens;
+    text: they are encoded as the characters that stand there."""
+    on_error: Literal["error", "skip"] = "error"
+    """A row that can't be read, rendered or encoded. error: the run ends; skip: it is written to rejected.jsonl."""
+    file_format: Literal["parquet", "arrow"] = "parquet"
+    """arrow: as `datasets.load_from_disk` takes it"""
+    loss_weights: bool = False
+    """Write a column loss_weights: the `weight` of each supervised token's message, 0 for context."""
+
+
 class RunSpec(_Part):
     """One fine-tune, as far as it is known before it starts."""
 
@@ -58,6 +78,7 @@ class RunSpec(_Part):
     """The trainer appends EOS to rows that are plain text."""
     max_length: int | None = Field(default=None, gt=0)
     """Longest example in tokens; None where the run does not set it."""
+    encode: Encoding = Encoding()
     select: tuple[str, ...] = ()
     """Rules to run, by name or code prefix; all when empty."""
     ignore: tuple[str, ...] = ()

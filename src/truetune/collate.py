@@ -1,0 +1,235 @@
+"""Collators: the rows that `truetune encode` wrote, as the tensors of one batch.
+
+A pad is a place, not a token: what is padding follows from lengths, and no label from an id. So any id can pad, a stop
+token too. Torch is imported when the first batch is made.
+
+transformers keeps the documents of a packed row apart, with any attention, by positions that start again at 0; but
+only in a batch without `attention_mask` and without a cache. Batches of packed rows are made so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from truetune.errors import DataError, TokenizerError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED = -100
+"""The label of a token that is not learned."""
+
+
+@dataclass(frozen=True)
+class PaddingCollator:
+    """Rows to a batch of (rows, longest), padded on one side.
+
+    Gives `input_ids`, `labels`, `attention_mask`, and `loss_weights` where the rows have them. Left padding adds
+    `position_ids` that start at each row's first token. Packed rows get `position_ids` and `use_cache` instead of
+    `attention_mask`; flash attention heeds their positions in a batch of one row only: use PaddingFreeCollator there.
+
+    Raises DataError where a row's columns disagree.
+    """
+
+    pad_id: int
+    """Any id that the model's embedding holds."""
+    side: Literal["right", "left"] = "right"
+    pad_to_multiple_of: int | None = None
+    """In tokens."""
+
+    def __post_init__(self) -> None:
+        if self.pad_id < 0:
+            raise UsageError(f"pad_id is {self.pad_id}; it must be an id of the model's embedding, 0 or more")
+        if self.side not in ("right", "left"):
+            raise UsageError(f"side is {self.side!r}; it must be 'right' or 'left'")
+        if self.pad_to_multiple_of is not None and self.pad_to_multiple_of < 1:
+            raise UsageError(f"pad_to_multiple_of is {self.pad_to_multiple_of}; it must be 1 or more")
+
+    @classmethod
+    def of(
+        cls, tokenizer: Any, side: Literal["right", "left"] = "right", pad_to_multiple_of: int | None = None
+    ) -> PaddingCollator:
+        """With the pad id of a transformers tokenizer, else its EOS id, which is as good."""
+        for id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+            if id is not None:
+                return cls(int(id), side, pad_to_multiple_of)
+        raise TokenizerError("the tokenizer has neither a pad token nor an EOS token; name an id: PaddingCollator(0)")
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        columns = _read(rows)
+        lengths = [len(ids) for ids in columns.ids]
+        multiple = self.pad_to_multiple_of or 1
+        width = -(-max(lengths) // multiple) * multiple
+        starts = [width - length if self.side == "left" else 0 for length in lengths]
+
+        def pad(parts: Sequence[NDArray[Any]], fill: int) -> torch.Tensor:
+            padded = np.full((len(parts), width), fill, dtype=parts[0].dtype)
+            for line, part, start in zip(padded, parts, starts, strict=True):
+                line[start : start + len(part)] = part
+            return _tensor(padded)
+
+        batch: dict[str, Any] = {"input_ids": pad(columns.ids, self.pad_id), "labels": pad(columns.labels, IGNORED)}
+        if not columns.packed:
+            batch["attention_mask"] = pad([np.ones_like(ids) for ids in columns.ids], 0)
+        if columns.packed or self.side == "left":
+            batch["position_ids"] = pad([_positions(documents) for documents in columns.documents], 0)
+        if columns.packed:
+            batch["use_cache"] = False
+        if columns.weights:
+            batch["loss_weights"] = pad(columns.weights, 0)
+        return batch
+
+
+@dataclass(frozen=True)
+class PaddingFreeCollator:
+    """Rows, packed or not, to one row of (1, tokens) without padding.
+
+    Gives `input_ids`, `labels`, `position_ids` that start at 0 in each document, `use_cache`, and `loss_weights` where
+    the rows have them. Never an `attention_mask`. Raises DataError where a row's columns disagree.
+    """
+
+    varlen: bool = False
+    """Adds what kernels of variable length take: `cu_seq_lens_q`, `cu_seq_lens_k` (documents + 1,) int32,
+    `max_length_q`, `max_length_k`, and `seq_idx` (1, tokens) int32, the document of each token."""
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        columns = _read(rows)
+        documents = np.concatenate(columns.documents)
+        batch: dict[str, Any] = {
+            "input_ids": _tensor(np.concatenate(columns.ids)[None]),
+            "labels": _tensor(np.concatenate(columns.labels)[None]),
+            "position_ids": _tensor(_positions(documents)[None]),
+            "use_cache": False,
+        }
+        if columns.weights:
+            batch["loss_weights"] = _tensor(np.concatenate(columns.weights)[None])
+        if self.varlen:
+            borders = _tensor(np.concatenate(([0], np.cumsum(documents))).astype(np.int32))
+            batch["cu_seq_lens_q"] = batch["cu_seq_lens_k"] = borders
+            batch["max_length_q"] = batch["max_length_k"] = int(documents.max())
+            batch["seq_idx"] = _tensor(np.repeat(np.arange(len(documents), dtype=np.int32), documents)[None])
+        return batch
+
+
+def weighted_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    vocab_size: int,
+    num_items_in_batch: torch.Tensor | int | None = None,
+    loss_weights: torch.Tensor | None = None,
+    shift_labels: torch.Tensor | None = None,
+    **others: Any,
+) -> torch.Tensor:
+    """The sum of weight x cross-entropy (nats) over the supervised tokens, divided by their number.
+
+    Set it as `model.loss_function` of a transformers model before the Trainer is made. `logits` is (rows, tokens,
+    vocab_size), `labels` and `loss_weights` are (rows, tokens); `num_items_in_batch` is the number of supervised
+    tokens of all batches of a step, as the Trainer counts them. Raises UsageError where no weights arrive.
+    """
+    import torch
+
+    if loss_weights is None:
+        raise UsageError(
+            "the batch holds no loss_weights: encode data that has weights, use a collator of truetune.collate, "
+            "and set remove_unused_columns=False"
+        )
+    if shift_labels is not None:
+        raise UsageError(
+            "weighted_loss shifts the labels itself; it can't be used where a sequence is split over ranks"
+        )
+    targets = labels[:, 1:].reshape(-1).to(logits.device)
+    weights = loss_weights[:, 1:].reshape(-1).to(logits.device)
+    scores = logits[:, :-1].reshape(-1, vocab_size).float()
+    losses = torch.nn.functional.cross_entropy(scores, targets, ignore_index=IGNORED, reduction="none")
+    count = (targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+    return (losses * weights).sum() / torch.as_tensor(count, device=logits.device).clamp(min=1)
+
+
+class _Columns(NamedTuple):
+    """One array for each row."""
+
+    ids: list[NDArray[np.int64]]
+    labels: list[NDArray[np.int64]]
+    documents: list[NDArray[np.int64]]
+    """Their lengths, in tokens."""
+    weights: list[NDArray[np.float32]]
+    """Empty where no row has any."""
+    packed: bool
+
+
+def _read(rows: Sequence[Mapping[str, Any]]) -> _Columns:
+    if not rows:
+        raise UsageError("a batch of no rows can't be collated")
+    weighted = any(row.get("loss_weights") is not None for row in rows)
+    columns = _Columns([], [], [], [], any(_is_packed(row) for row in rows))
+    for number, row in enumerate(rows):
+        ids = _column(row, number, "input_ids")
+        documents = _documents(row, number, len(ids))
+        labels = _column(row, number, "labels", len(ids)).copy()
+        labels[np.cumsum(documents) - documents] = IGNORED
+        columns.ids.append(ids)
+        columns.documents.append(documents)
+        columns.labels.append(labels)
+        if weighted:
+            columns.weights.append(_column(row, number, "loss_weights", len(ids)).astype(np.float32))
+    return columns
+
+
+def _is_packed(row: Mapping[str, Any]) -> bool:
+    return row.get("seq_lengths") is not None or row.get("position_ids") is not None
+
+
+def _documents(row: Mapping[str, Any], number: int, tokens: int) -> NDArray[np.int64]:
+    """(documents,) their lengths: by `seq_lengths`, else by where `position_ids` is 0, else the row is one."""
+    if not tokens:
+        raise DataError(f"{_place(row, number)} holds no token; expected at least one: encode the data anew")
+    positions = None if row.get("position_ids") is None else _column(row, number, "position_ids", tokens)
+    if row.get("seq_lengths") is not None:
+        lengths = _column(row, number, "seq_lengths")
+    elif positions is not None:
+        lengths = np.diff(np.append(np.flatnonzero(positions == 0), tokens))
+    else:
+        lengths = np.array([tokens])
+    if (lengths < 1).any() or lengths.sum() != tokens:
+        raise DataError(
+            f"{_place(row, number)} has documents of {lengths.sum()} tokens in all, and {tokens} input_ids; "
+            "expected as many: was it cut after it was encoded?"
+        )
+    if positions is not None and not np.array_equal(positions, _positions(lengths)):
+        raise DataError(f"{_place(row, number)} has position_ids that do not count up from 0 in each of its documents")
+    return lengths
+
+
+def _positions(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(documents,) -> (tokens,) from 0 in each."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _column(row: Mapping[str, Any], number: int, name: str, tokens: int | None = None) -> NDArray[Any]:
+    values: ArrayLike | None = row.get(name)
+    if values is None:
+        raise DataError(f"{_place(row, number)} has no {name}; its columns are {', '.join(row)}")
+    array = np.asarray(values)
+    if tokens is not None and len(array) != tokens:
+        raise DataError(
+            f"{_place(row, number)} has {len(array)} {name} and {tokens} input_ids; expected as many: "
+            "was one of them cut after it was encoded?"
+        )
+    return array if array.dtype.kind == "f" else array.astype(np.int64)
+
+
+def _place(row: Mapping[str, Any], number: int) -> str:
+    """Where a row came from, if it still says so; a packed row says it with lists."""
+    file, line = row.get("file"), row.get("line")
+    return f"{file}:{line}" if isinstance(file, str) else f"row {number + 1} of the batch"
+
+
+def _tensor(array: NDArray[Any]) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(array)

@@ -1,0 +1,93 @@
+"""Stretches: a file of lines cut into parts that can be read on their own, and the digest of its bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, NamedTuple
+
+from truetune.data.conversation import Conversation, Origin
+from truetune.data.files import PACKED, Source, open_raw
+from truetune.data.records import is_array, lines, records
+from truetune.data.rows import conversations
+from truetune.spec.run import Format
+
+BLOCK = 1 << 20
+
+
+class Stretch(NamedTuple):
+    """Whole lines of a file."""
+
+    start: int
+    """Its first byte."""
+    stop: int
+    """One past its last byte."""
+    line: int
+    """The number of its first line, from 1."""
+    rows: int
+
+
+class Scan(NamedTuple):
+    """One pass over a file's bytes."""
+
+    digest: str
+    """blake2b of the bytes as they stand on disk"""
+    stretches: tuple[Stretch, ...]
+    """Empty where the file can only be read from its start."""
+
+
+def scan(source: Source, size: int, progress: Callable[[int], None] | None = None) -> Scan:
+    """Read a file once; cut it into stretches of about `size` bytes where it is one of lines.
+
+    `progress` is told the bytes of each block that was read. Raises DataError where it can't be read.
+    """
+    digest = hashlib.blake2b(digest_size=20)
+    found: list[Stretch] = []
+    with open_raw(source.path) as raw:
+        cuts = source.kind == "jsonl" and source.path.suffix.lower() not in PACKED and not is_array(source.path, raw)
+        raw.seek(0)
+        start, line = 0, 1
+        for block in _blocks(raw, size if cuts else BLOCK, cuts):
+            digest.update(block)
+            if progress is not None:
+                progress(len(block))
+            if cuts:
+                count, rows = _count(block)
+                found.append(Stretch(start, start + len(block), line, rows))
+                start, line = start + len(block), line + count
+    return Scan(digest.hexdigest(), tuple(found))
+
+
+def read_stretch(
+    source: Source,
+    stretch: Stretch,
+    row: int,
+    *,
+    format: Format | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_broken: Callable[[Origin, str], None] | None = None,
+) -> Iterator[Conversation]:
+    """The rows of a stretch; `row` says how many stand before it, over all files.
+
+    The format is that of the file's first row. Raises DataError.
+    """
+    with open_raw(source.path) as raw:
+        like = next((record for record in records(source, raw) if record.error is None), None)
+        raw.seek(stretch.start)
+        part = io.BytesIO(raw.read(stretch.stop - stretch.start))
+    found = lines(part, source.path, stretch.line, stretch.start)
+    yield from conversations(found, source, row, format=format, columns=columns, like=like, on_broken=on_broken)
+
+
+def _blocks(raw: IO[bytes], size: int, whole_lines: bool) -> Iterator[bytes]:
+    while block := raw.read(size):
+        yield block + raw.readline() if whole_lines and not block.endswith(b"\n") else block
+
+
+def _count(block: bytes) -> tuple[int, int]:
+    """(lines, rows): a line of white space holds no row."""
+    count = block.count(b"\n") + (not block.endswith(b"\n"))
+    if block.count(b"\n{") + block.startswith(b"{") == count:
+        return count, count
+    return count, sum(bool(line.strip()) for line in block.split(b"\n"))

@@ -1,0 +1,196 @@
+"""Documents: the training examples of rows, each short enough, as arrays that are ready to be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.data.conversation import Conversation, Origin
+from truetune.encode.batch import Batch, Rejected
+from truetune.encode.encoder import Encoder
+from truetune.encode.label import label, loss_weights
+from truetune.encode.shorten import pinned, shared_out, with_later_question, without_oldest
+from truetune.encode.stream import batch as one_batch
+from truetune.errors import DataError
+from truetune.render.renderer import Renderer
+from truetune.render.rendering import Rendering, Source
+from truetune.render.tokenizer import Tokenizer
+from truetune.spec.run import RunSpec
+
+CONTENT = np.ones(len(Source), dtype=np.bool_)
+CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+
+
+class Document(NamedTuple):
+    """One training example; the arrays are (tokens,)."""
+
+    origin: Origin
+    ids: NDArray[np.int32]
+    source: NDArray[np.uint8]
+    supervised: NDArray[np.bool_]
+    weights: NDArray[np.float32] | None
+
+    def part(self, tokens: slice) -> Document:
+        """Some of its tokens."""
+        weights = None if self.weights is None else self.weights[tokens]
+        return Document(self.origin, self.ids[tokens], self.source[tokens], self.supervised[tokens], weights)
+
+
+class Dropped(NamedTuple):
+    """An example that is not written."""
+
+    origin: Origin
+    tokens: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Made:
+    """What became of some rows."""
+
+    rows: int = 0
+    documents: list[Document] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    shortened: int = 0
+    """documents with fewer turns, or a shorter question, than their rows have"""
+    lost: int = 0
+    """supervised tokens of rows that are written without them"""
+
+
+class DocumentMaker:
+    """Makes the documents of one run."""
+
+    def __init__(self, spec: RunSpec, tokenizer: Tokenizer, renderer: Renderer, encoder: Encoder) -> None:
+        self.spec = spec
+        self.settings = spec.encode
+        self.limit = spec.max_length
+        self.renderer, self.encoder = renderer, encoder
+        self._control: NDArray[np.bool_] = np.zeros(tokenizer.vocabulary, dtype=np.bool_)
+        self._control[list(tokenizer.control)] = True
+        self._token = tokenizer.backend.id_to_token
+
+    def make(self, rows: list[Conversation]) -> Made:
+        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises EnginesDiffer."""
+        batch = one_batch(rows, self.renderer, self.encoder)
+        made = Made(len(rows), rejected=list(batch.rejected))
+        forged = self._forged(batch)
+        seen = {rejected.row.origin.row for rejected in batch.rejected}
+        for number, examples in groupby(range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row):
+            seen.add(number)
+            found = Made()
+            try:
+                for i in examples:
+                    self._add(found, batch, i, forged.get(i))
+            except DataError as error:
+                made.rejected.append(Rejected(batch.examples[i].row, str(error)))
+                continue
+            row = batch.examples[i].row
+            if row.problems and not found.documents:
+                made.rejected.append(Rejected(row, "; ".join(problem.text for problem in row.problems)))
+                continue
+            made.documents += found.documents
+            made.dropped += found.dropped
+            made.shortened += found.shortened
+            made.lost += found.lost
+        made.dropped += [Dropped(row.origin, 0, "it trains nothing") for row in rows if row.origin.row not in seen]
+        return made
+
+    def _forged(self, batch: Batch) -> dict[int, int]:
+        """The first control token inside a content of each example that has one."""
+        if self.settings.content_specials == "keep":
+            return {}
+        places = np.flatnonzero(self._control[batch.ids] & CONTENT[batch.source])[::-1]
+        examples = np.searchsorted(batch.offsets, places, side="right") - 1
+        return dict(zip(examples.tolist(), places.tolist(), strict=True))
+
+    def _add(self, made: Made, batch: Batch, i: int, forged: int | None) -> None:
+        """Put what becomes of one example into `made`. Raises DataError where its row can't be encoded."""
+        row, rendering = batch.examples[i]
+        if row.rejected is not None or row.label is not None:
+            raise DataError(
+                f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
+                "--data-format and --map, or use the data with a preference trainer"
+            )
+        document = self._document(batch, i, forged)
+        parts = [document]
+        if self.limit is not None and len(document.ids) > self.limit:
+            if self.settings.overflow == "error":
+                raise DataError(
+                    f"an example of {len(document.ids):,} tokens is longer than max_length ({self.limit:,}); "
+                    "raise it, or choose what to do with --overflow"
+                )
+            parts = [part for part in self._shorter(row, rendering, document) if len(part.ids) <= self.limit]
+            made.shortened += len(parts)
+            if not parts:
+                reason = f"it is longer than max_length ({self.limit:,})"
+                made.dropped.append(Dropped(row.origin, len(document.ids), reason))
+            else:
+                made.lost += int(document.supervised.sum()) - sum(int(part.supervised.sum()) for part in parts)
+        for part in parts:
+            if part.supervised.any():
+                made.documents.append(part)
+            else:
+                made.dropped.append(Dropped(row.origin, len(part.ids), "nothing of it is supervised"))
+
+    def _document(self, batch: Batch, i: int, forged: int | None) -> Document:
+        if forged is not None:
+            batch, i = self._as_text(batch, i, forged), 0
+        part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+        row, rendering = batch.examples[i]
+        supervised = batch.supervised[part]
+        weights = loss_weights(rendering, batch.starts[part], supervised) if self.settings.loss_weights else None
+        return Document(row.origin, batch.ids[part], batch.source[part], supervised, weights)
+
+    def _as_text(self, batch: Batch, i: int, forged: int) -> Batch:
+        """The example alone, with the control tokens of its contents encoded as text."""
+        example = batch.examples[i]
+        at = int(batch.starts[forged])
+        run = next(run for run in reversed(example.rendering.runs) if run.start <= at)
+        named = f"the control token {self._token(int(batch.ids[forged]))} stands in {run.path}"
+        if self.settings.content_specials == "error":
+            raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
+        ranges = [(run.start, run.end) for run in example.rendering.runs if CONTENT[run.source]]
+        encoded = self.encoder.as_text(example.rendering.text, ranges)
+        if encoded is None:
+            raise DataError(f"{named}; this tokenizer can't encode it as text, choose --content-specials keep")
+        source, supervised = label([example.rendering], encoded)
+        return Batch([example.row], [example], [], encoded.ids, encoded.offsets, source, supervised, encoded.starts)
+
+    def _shorter(self, row: Conversation, rendering: Rendering, document: Document) -> list[Document]:
+        """What overflow makes of an example that is too long; its parts may be too long still."""
+        overflow = self.settings.overflow
+        if overflow == "drop" or (row.text is not None and overflow == "truncate-prompt"):
+            return []
+        if row.text is not None:
+            return self._windows(document)
+        parts: list[Conversation | None]
+        if not row.is_chat:
+            parts = [with_later_question(row, self._fits) if overflow == "truncate-prompt" else None]
+        else:
+            row = pinned(row, rendering)
+            if overflow == "split" and rendering.turn is None:
+                parts = [*shared_out(row, self._fits)]
+            else:
+                parts = [without_oldest(row, self._fits)]
+                if parts == [None] and overflow == "truncate-prompt":
+                    parts = [with_later_question(row, self._fits)]
+        found = []
+        for batch in (one_batch([part], self.renderer, self.encoder) for part in parts if part is not None):
+            forged = self._forged(batch)
+            found += [self._document(batch, i, forged.get(i)) for i in range(len(batch.examples))]
+        return found
+
+    def _fits(self, row: Conversation) -> bool:
+        """Are all examples of a row short enough? False where the template refuses it."""
+        batch = one_batch([row], self.renderer, self.encoder)
+        return self.limit is not None and bool(batch.examples) and int(batch.lengths.max()) <= self.limit
+
+    def _windows(self, document: Document) -> list[Document]:
+        """Plain text in parts of max_length tokens."""
+        size = self.limit or len(document.ids)
+        return [document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)]

@@ -1,0 +1,125 @@
+"""Engines: the libraries that turn text into ids, and the proof that a fast one agrees with `tokenizers`.
+
+An engine is given texts without added tokens in them: those are cut out beforehand (`pieces`).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from truetune.errors import TokenizerError
+
+PAIRS = 2000
+"""Pairs of tokens of the vocabulary, written one after the other, that a fast engine must encode alike."""
+PROBES = (
+    "", " ", "  ", "\n", "\n\n\n", "\t \t", " \n ", "\r\n", "hello world", " lead", "trail ", "two  spaces",
+    "a" * 300,
+    "123456.789 1,234 007 ١٢٣ １２３ ²³ ½", "don't I'LL we'Ve it’s", "def f(x):\n\treturn x  # ok\n\n\n    pass",
+    '{"a": [1, 2.5e-3, null], "b": "\\u00e9"}', "https://example.org/a?b=c&d=%20", "snake_case CamelCase kebab-case",
+    "naïve café e\u0301 \u212b \u00c5 ﬁ ①", "日本語のテキスト。", "中文字符，標點！",
+    "한국어 ᄒ\u1161\u11ab", "Привет, мир!",
+    "مرحبا بالعالم", "नमस्ते दुनिया", "ภาษาไทย", "👩‍👩‍👧 🫠 🇫🇷🇩🇪", "\u200b\u200d\ufeff\u00a0\u2003\u3000",
+    "\x00\x01\x07\x1b\x7f\u0085", "\u1680\u180e\u2028\u2029", "▁a ▁", "Ġword Ċ", "<0x0A>", "\U0010ffff\ufffd",
+    "!!!???...---===", "$x^2 + \\frac{1}{2}$",
+)  # fmt: skip
+
+
+class Flat(NamedTuple):
+    """Ids of several texts, laid end to end."""
+
+    ids: NDArray[np.int32]
+    """(tokens,)"""
+    offsets: NDArray[np.int64]
+    """(texts + 1,)"""
+
+    def of(self, text: int) -> NDArray[np.int32]:
+        """The ids of one text."""
+        return self.ids[self.offsets[text] : self.offsets[text + 1]]
+
+
+Encode = Callable[[list[str]], Flat]
+
+
+class Engine(NamedTuple):
+    name: str
+    """The library and its version."""
+    encode: Encode
+
+
+class EnginesDiffer(TokenizerError):
+    """A fast engine gave other ids than `tokenizers` for a text; the run starts again with `tokenizers`."""
+
+
+def reference(backend: tokenizers.Tokenizer) -> Engine:
+    """`tokenizers` itself."""
+
+    def encode(texts: list[str]) -> Flat:
+        return flat([e.ids for e in backend.encode_batch_fast(texts, add_special_tokens=False)])
+
+    return Engine(f"tokenizers {tokenizers.__version__}", encode)
+
+
+def fastest(backend: tokenizers.Tokenizer, samples: Iterable[str]) -> Engine:
+    """The first of the installed engines that encodes probes, vocabulary and samples just as `tokenizers` does."""
+    theirs = reference(backend)
+    texts = [*PROBES, *_pairs(backend), *samples]
+    wanted = theirs.encode(texts)
+    for name, make in _MAKERS.items():
+        if importlib.util.find_spec(name) is None:
+            continue
+        try:
+            encode = make(backend)
+            found = encode(texts)
+        except Exception:  # an engine may refuse a tokenizer in whatever way it likes
+            continue
+        if np.array_equal(found.ids, wanted.ids) and np.array_equal(found.offsets, wanted.offsets):
+            return Engine(f"{name} {importlib.metadata.version(name)}", encode)
+    return theirs
+
+
+def flat(lists: list[list[int]]) -> Flat:
+    """Lists of ids, laid end to end."""
+    offsets = np.zeros(len(lists) + 1, dtype=np.int64)
+    np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+    return Flat(np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int32, count=offsets[-1]), offsets)
+
+
+def _pairs(backend: tokenizers.Tokenizer) -> list[str]:
+    rng = random.Random(0)
+    added = [token.content for token in backend.get_added_tokens_decoder().values() if token.content]
+    size = backend.get_vocab_size(with_added_tokens=False)
+    pairs = [[rng.randrange(size), rng.randrange(size)] for _ in range(PAIRS)]
+    texts = backend.decode_batch(pairs, skip_special_tokens=False)
+    return [text for text in texts if not any(token in text for token in added)]
+
+
+def _gigatoken(backend: tokenizers.Tokenizer) -> Encode:
+    import gigatoken
+
+    tokenizer = gigatoken.Tokenizer.from_json(backend.to_str())
+
+    def encode(texts: list[str]) -> Flat:
+        layout = tokenizer.encode_batch(texts, parallel=False).layout
+        return Flat(layout.content.data.astype(np.int32), layout.offsets.data.astype(np.int64))
+
+    return encode
+
+
+def _kitoken(backend: tokenizers.Tokenizer) -> Encode:
+    import kitoken
+
+    tokenizer = kitoken.Kitoken.from_tokenizers(backend.to_str().encode())
+    return lambda texts: flat(tokenizer.encode_all(texts, True))
+
+
+_MAKERS: dict[str, Callable[[tokenizers.Tokenizer], Encode]] = {"gigatoken": _gigatoken, "kitoken": _kitoken}
+"""The fastest first."""

@@ -1,0 +1,64 @@
+"""Key: everything that shapes what `encode` writes, and its digest."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import truetune
+from truetune.data.files import Source
+from truetune.data.stretches import Scan
+from truetune.render.folder import files_of
+from truetune.render.probes import Probes
+from truetune.spec.run import RunSpec
+
+VERSION = 1
+"""Of what `encode` writes; a change that gives other columns or other values raises it."""
+LIBRARIES = ("tokenizers", "jinja2", "pyarrow")
+SHAPING = (
+    *("format", "map", "template_kwargs", "learn", "history", "mask_by", "response_marker", "append_eos"),
+    *("max_length", "encode"),
+)
+"""Settings that change what is written."""
+
+
+def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Sequence[Scan]) -> dict[str, Any]:
+    """What the key is the digest of; it stands in the manifest."""
+    templates = [template for template in (made.template, made.tool_template) if template is not None]
+    inputs: dict[str, Any] = {
+        "encoder": VERSION,
+        "truetune": truetune.__version__,
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "data": [
+            {"file": str(source.path), "kind": source.kind, "digest": scan.digest}
+            for source, scan in zip(sources, scans, strict=True)
+        ],
+        "tokenizer": {
+            path.name: _digest(path.read_bytes()) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
+        },
+        "templates": {template.name: _digest(template.source.encode()) for template in templates},
+        "settings": spec.model_dump(mode="json", include=set(SHAPING)),
+    }
+    if any("strftime_now" in template.source for template in templates):
+        inputs["date"] = datetime.date.today().isoformat()
+    return inputs
+
+
+def key_of(inputs: Mapping[str, Any]) -> str:
+    """20 bytes of blake2b, as hexadecimal digits."""
+    return _digest(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
+
+
+def file_digest(path: Path) -> str:
+    """blake2b of a file's bytes. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=20).hexdigest()

@@ -1,0 +1,98 @@
+"""Replay: random rows of encoded data, encoded again and compared with what is written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+from pyarrow import parquet
+
+from truetune.data.conversation import Conversation
+from truetune.data.files import Source, open_raw
+from truetune.data.records import records
+from truetune.data.rows import conversations
+from truetune.data.stretches import Stretch, read_stretch
+from truetune.encode.documents import Document, DocumentMaker
+from truetune.encode.encoder import Encoder
+from truetune.encode.table import CONTEXT
+from truetune.errors import DataError
+from truetune.render.probes import Probes
+from truetune.spec.run import RunSpec
+
+
+def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], folder: Path, count: int) -> None:
+    """Encode `count` random rows again, by `tokenizers` alone.
+
+    Of a file that can only be read from its start, they are among those of its first shard. Raises DataError where one
+    differs from what is written.
+    """
+    maker = DocumentMaker(
+        made.spec, made.tokenizer, made.renderer(), Encoder(made.tokenizer.backend, only_reference=True)
+    )
+    shards = list(_within_reach(manifest["shards"]))
+    chosen: dict[int, set[int]] = {}
+    for shard in random.choices(shards, [shard["rows"] for shard in shards], k=count) if shards else ():
+        chosen.setdefault(shard["number"], set()).add(shard["row"] + random.randrange(shard["rows"]))
+    by_name = {str(source.path): source for source in sources}
+    for shard in shards:
+        wanted = chosen.get(shard["number"])
+        if wanted:
+            rows = _rows(made.spec, by_name[shard["source"]], shard, wanted)
+            written = _written(folder / shard["file"], wanted)
+            for row in rows:
+                _compare(row, maker.make([row]).documents, written.get(row.origin.row, []))
+
+
+def _within_reach(shards: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    seen = set()
+    for shard in shards:
+        if shard["rows"] and (shard["stretch"] or shard["source"] not in seen):
+            yield shard
+        seen.add(shard["source"])
+
+
+def _rows(spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]) -> list[Conversation]:
+    form: dict[str, Any] = {"format": spec.format, "columns": spec.map, "on_broken": lambda *_: None}
+    if shard["stretch"]:
+        found = read_stretch(source, Stretch(*shard["stretch"]), shard["row"], **form)
+        return [row for row in found if row.origin.row in wanted]
+    with open_raw(source.path) as raw:
+        found = conversations(records(source, raw), source, shard["row"], **form)
+        return [row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted]
+
+
+def _written(path: Path, rows: set[int]) -> dict[int, list[tuple[list[int], list[int]]]]:
+    """(ids, labels) of each document of these rows."""
+    if path.suffix == ".parquet":
+        table = parquet.read_table(path)
+    else:
+        with arrow.memory_map(str(path)) as file:
+            table = arrow.ipc.open_stream(file).read_all()
+    found: dict[int, list[tuple[list[int], list[int]]]] = {}
+    packed = "seq_lengths" in table.column_names
+    for i, value in enumerate(table.column("row").to_pylist()):
+        numbers = value if packed else [value]
+        if rows.isdisjoint(numbers):
+            continue
+        one = table.slice(i, 1).to_pylist()[0]
+        at = 0
+        for number, length in zip(numbers, one["seq_lengths"] if packed else [len(one["input_ids"])], strict=True):
+            part = slice(at, at + length)
+            found.setdefault(number, []).append((one["input_ids"][part], one["labels"][part]))
+            at += length
+    return found
+
+
+def _compare(row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]) -> None:
+    packed = [(ids, labels[1:]) for ids, labels in written]
+    labels = [[id if s else CONTEXT for id, s in zip(d.ids.tolist(), d.supervised.tolist(), strict=True)] for d in made]
+    again = [(document.ids.tolist(), own[1:]) for document, own in zip(made, labels, strict=True)]
+    if sorted(packed) != sorted(again):
+        raise DataError(
+            f"{row.origin}: encodes otherwise than what was written from it; delete the folder to encode all anew, and "
+            f"please report this\n  written: {written}\n  again:   {again}"
+        )

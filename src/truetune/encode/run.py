@@ -1,0 +1,306 @@
+"""Encoding a data set: every row to ids and labels, once, with proof; or the proof that it has been done."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from truetune.data.conversation import Conversation
+from truetune.data.files import Source, open_raw, resolve
+from truetune.data.records import records
+from truetune.data.rows import conversations, read
+from truetune.data.stretches import Scan, scan
+from truetune.encode.documents import DocumentMaker
+from truetune.encode.encoder import Encoder
+from truetune.encode.engines import EnginesDiffer
+from truetune.encode.entry import DATA, Entry
+from truetune.encode.key import inputs_of, key_of
+from truetune.encode.ledger import Ledger
+from truetune.encode.replay import replay
+from truetune.encode.shard import Shard, Task, ledger_of
+from truetune.encode.table import table as table_of
+from truetune.encode.workers import Run, cores, in_processes, in_turn, on_ray
+from truetune.errors import DataError, SpecError, UsageError
+from truetune.render.probes import Probes, prepared
+from truetune.spec.run import RunSpec
+
+STRETCH = 1 << 23
+"""Bytes of data that make one shard."""
+LONG = 1 << 10
+"""Bytes of data a token of max_length that make one shard, where rows are packed: some hundred packs, so that the last
+one, which may be half empty, weighs little."""
+STREAMED = 4096
+"""Rows that make one shard, where a file can only be read from its start."""
+REPLAYED = 8
+"""Rows that are encoded again where encoded data is found."""
+
+SAMPLED = 1000
+"""Rows that a dry run encodes."""
+
+Progress = Callable[[str, int, int, int, int], None]
+"""Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The result of `truetune.encode`."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    reused: bool
+    """It was there already, and is proved to be the same."""
+    notices: tuple[str, ...]
+    """What a user should know though it stopped nothing."""
+    seconds: float
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """rows = encoded + dropped + rejected; documents, packs, tokens, supervised tokens, and more."""
+        counts: dict[str, int] = self.manifest["counts"]
+        return counts
+
+    @property
+    def ledger(self) -> Ledger:
+        """Tokens by source, and by whether they have a label."""
+        return ledger_of([Shard(**{**shard}) for shard in self.manifest["shards"]])
+
+    def dataset(self) -> Any:
+        """A `datasets.Dataset` of the rows. Needs `datasets`."""
+        import datasets
+
+        if self.manifest["inputs"]["settings"]["encode"]["file_format"] == "arrow":
+            return datasets.load_from_disk(str(self.folder / DATA))
+        files = [str(self.folder / DATA / shard["file"]) for shard in self.manifest["shards"]]
+        return datasets.load_dataset("parquet", data_files=files, split="train")
+
+
+def encode(
+    spec: RunSpec,
+    out: str | PathLike[str] | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    progress: Progress | None = None,
+) -> Encoded:
+    """Encode the rows of `spec` into the folder `out`, else into a folder of `cache` that is named by its key.
+
+    What is already there and made from the same inputs is checked (every byte, and some rows encoded again) and kept.
+    An interrupted run goes on where it stopped. `jobs` processes share the work (default: one a core); with the engine
+    `ray`, the nodes of a cluster do.
+
+    Raises SpecError, TokenizerError, DataError, TemplateError or UsageError.
+    """
+    started = time.perf_counter()
+    job = Job.of(spec, progress)
+    entry = Entry(Path(out) if out is not None else Path(cache or home()) / job.key[:20])
+    with entry.locked():
+        notices: list[str] = []
+        found = entry.manifest()
+        if found is not None and found.get("key") == job.key:
+            damage = entry.damage(found)
+            if damage is None:
+                replay(job.made, job.sources, found, entry.folder / DATA, REPLAYED)
+                return Encoded(entry.folder, found, True, (), time.perf_counter() - started)
+            notices.append(f"{damage}: all is encoded anew")
+        run = _workers(engine, jobs or cores(), job.tasks_at_most)
+        try:
+            shards = _run(job, entry, run, progress, only_reference=False)
+        except EnginesDiffer as difference:
+            notices.append(f"{difference}: all is encoded by tokenizers alone")
+            shards = _run(job, entry, run, progress, only_reference=True)
+        notices += _notices(job.spec, shards)
+        manifest = {
+            "key": job.key,
+            "inputs": job.inputs,
+            "counts": _counts(shards, job.spec),
+            "ledger": {s.label: {"supervised": a, "context": b} for s, a, b in ledger_of(shards).rows()},
+            "engines": sorted({shard.engine for shard in shards}),
+            "notices": notices,
+        }
+        manifest = entry.publish(shards, manifest, job.spec.encode.file_format)
+    return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would write, from its first rows."""
+
+    folder: Path
+    reused: bool
+    """The folder holds it already."""
+    rows: int
+    documents: int
+    ledger: Ledger
+    whole: int | None
+    """tokens of all the data, about"""
+    problems: dict[str, int]
+    """why examples are dropped and rows rejected, and how many"""
+
+    @property
+    def tokens(self) -> int:
+        return self.ledger.total
+
+
+def estimate(
+    spec: RunSpec, out: str | PathLike[str] | None = None, *, cache: str | PathLike[str] | None = None
+) -> Estimate:
+    """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
+    job = Job.of(spec, None)
+    entry = Entry(Path(out) if out is not None else Path(cache or home()) / job.key[:20])
+    maker = DocumentMaker(spec, job.made.tokenizer, job.made.renderer(), Encoder(job.made.tokenizer.backend))
+    rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
+    made = maker.make(rows)
+    table = table_of(made.documents, None, weights=False).ledger
+    all_rows = sum(stretch.rows for found in job.scans for stretch in found.stretches)
+    known = all(found.stretches for found in job.scans)
+    problems = Counter([d.reason for d in made.dropped] + [r.reason for r in made.rejected])
+    found = entry.manifest()
+    return Estimate(
+        entry.folder,
+        found is not None and found.get("key") == job.key,
+        len(rows),
+        len(made.documents),
+        table,
+        table.total * all_rows // len(rows) if known else None,
+        dict(problems.most_common(5)),
+    )
+
+
+@dataclass
+class Job:
+    """What is to be encoded, and everything that shapes it."""
+
+    spec: RunSpec
+    made: Probes
+    sources: list[Source]
+    scans: list[Scan]
+    inputs: dict[str, Any]
+    key: str
+
+    @classmethod
+    def of(cls, spec: RunSpec, progress: Progress | None) -> Job:
+        """Read the tokenizer, and every byte of the data once."""
+        if spec.encode.packing != "none" and spec.max_length is None:
+            raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
+        if spec.encode.overflow != "drop" and spec.max_length is None:
+            raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
+        made = prepared(spec)
+        sources = resolve(spec.data)
+        total = sum(source.path.stat().st_size for source in sources)
+        size = max(STRETCH, LONG * (spec.max_length or 0)) if spec.encode.packing != "none" else STRETCH
+        done = 0
+
+        def read(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress is not None:
+                progress("reading", done, total, 0, 0)
+
+        scans = [scan(source, size, read) for source in sources]
+        for source, found in zip(sources, scans, strict=True):
+            if source.path.stat().st_size == 0 or (found.stretches and not any(s.rows for s in found.stretches)):
+                raise DataError(f"{source.path}: the file holds no row")
+        inputs = inputs_of(spec, made, sources, scans)
+        return cls(spec, made, sources, scans, inputs, key_of(inputs))
+
+    @property
+    def tasks_at_most(self) -> int | None:
+        """None where it is not known before the data is read."""
+        return sum(len(s.stretches) for s in self.scans) if all(s.stretches for s in self.scans) else None
+
+    def tasks(self) -> Iterator[tuple[Task, int]]:
+        """(task, bytes that it reads)."""
+        number = row = 0
+        for source, found in zip(self.sources, self.scans, strict=True):
+            for stretch in found.stretches:
+                yield Task(number, source, row, stretch, None), stretch.stop - stretch.start
+                number, row = number + 1, row + stretch.rows
+            if not found.stretches:
+                size = source.path.stat().st_size
+                for rows, share in self._streamed(source, row, size):
+                    yield Task(number, source, row, None, rows), share
+                    number, row = number + 1, row + len(rows)
+
+    def _streamed(self, source: Source, row: int, size: int) -> Iterator[tuple[list[Conversation], int]]:
+        with open_raw(source.path) as raw:
+            found = conversations(records(source, raw), source, row, format=self.spec.format, columns=self.spec.map)
+            reached, empty = 0, True
+            while rows := list(islice(found, STREAMED)):
+                before, reached, empty = reached, max(reached, min(raw.tell(), size)), False
+                yield rows, reached - before
+            if empty:
+                raise DataError(f"{source.path}: the file holds no row")
+
+
+def home() -> Path:
+    """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
+    import os
+
+    root = os.environ.get("TRUETUNE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truetune"
+    return Path(root).expanduser() / "encoded"
+
+
+def _workers(engine: str, jobs: int, tasks: int | None) -> Run:
+    if engine == "ray":
+        return on_ray
+    if engine != "local":
+        raise UsageError(f"engine {engine}: expected local or ray")
+    count = jobs if tasks is None else min(jobs, tasks)
+    return in_processes(count) if count > 1 else in_turn
+
+
+def _run(job: Job, entry: Entry, run: Run, progress: Progress | None, *, only_reference: bool) -> list[Shard]:
+    """All shards in order: those that are there from a run before, and the others."""
+    shards = entry.begin(job.key + " by tokenizers alone" * only_reference)
+    total = sum(source.path.stat().st_size for source in job.sources)
+    sizes: dict[int, int] = {}
+    done = rows = tokens = 0
+
+    def tell(shard: Shard) -> None:
+        nonlocal done, rows, tokens
+        done, rows, tokens = done + sizes[shard.number], rows + shard.rows, tokens + shard.tokens
+        if progress is not None:
+            progress("encoding", done, total, rows, tokens)
+
+    def missing() -> Iterator[Task]:
+        for task, size in job.tasks():
+            sizes[task.number] = size
+            if task.number in shards:
+                tell(shards[task.number])
+            else:
+                yield task
+
+    for shard in run(job.spec, missing(), entry.work / DATA, only_reference):
+        shards[shard.number] = shard
+        tell(shard)
+    return [shards[number] for number in sorted(shards)]
+
+
+def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
+    names = ("rows", "encoded", "dropped", "rejected", "documents", "dropped_documents", "shortened", "lost", "packs")
+    counts = {name: sum(getattr(shard, name) for shard in shards) for name in names}
+    table = ledger_of(shards)
+    counts |= {"tokens": table.total, "supervised": table.supervised}
+    if counts["rows"] != counts["encoded"] + counts["dropped"] + counts["rejected"]:
+        raise RuntimeError(f"rows were lost: {counts}")
+    if spec.encode.packing != "none" and spec.max_length is not None:
+        counts["room"] = counts["packs"] * spec.max_length
+    return counts
+
+
+def _notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
+    counts = _counts(shards, spec)
+    texts = {
+        "dropped_documents": "{:,} examples are not written (dropped.jsonl says why)",
+        "rejected": "{:,} rows could not be encoded (rejected.jsonl says why)",
+        "shortened": "{:,} examples were shortened to max_length",
+        "lost": "{:,} supervised tokens are not trained, for their turns were cut away",
+    }
+    return [text.format(counts[name]) for name, text in texts.items() if counts[name]]

@@ -1,0 +1,194 @@
+"""Shard: one stretch of the data, encoded and written; the unit of work, of resuming and of replay."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as arrow
+from pyarrow import parquet
+
+from truetune.data import atomic
+from truetune.data.conversation import Conversation, Origin
+from truetune.data.files import Source
+from truetune.data.stretches import Stretch, read_stretch
+from truetune.encode.documents import DocumentMaker, Made
+from truetune.encode.encoder import Encoder
+from truetune.encode.ledger import Ledger
+from truetune.encode.pack import best_fit
+from truetune.encode.stream import ROWS
+from truetune.encode.table import table
+from truetune.errors import DataError
+from truetune.render.probes import prepared
+from truetune.spec.run import RunSpec
+
+PATIENCE = 1 << 18
+"""Characters; less than `check` has, for a worker is seldom started for few rows."""
+ARROW_ROWS = 1000
+"""Rows of a record batch; `datasets` maps one at a time into memory."""
+
+
+class Task(NamedTuple):
+    """What one shard is made from."""
+
+    number: int
+    source: Source
+    row: int
+    """rows before it, over all files"""
+    stretch: Stretch | None
+    rows: list[Conversation] | None
+    """where the file can't be read from the middle"""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What became of one stretch; kept as JSON beside the shard's file."""
+
+    number: int
+    file: str
+    digest: str
+    """blake2b of the file's bytes"""
+    source: str
+    stretch: tuple[int, ...] | None
+    row: int
+    rows: int
+    encoded: int
+    """rows that are in the file, whole or in part"""
+    dropped: int
+    """rows of which nothing is in the file"""
+    rejected: int
+    documents: int
+    packs: int
+    """rows of the file"""
+    dropped_documents: int
+    shortened: int
+    lost: int
+    ledger: list[list[int]]
+    longest: int
+    engine: str
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(sum, self.ledger))
+
+
+def encode_shard(spec: RunSpec, task: Task, folder: Path, only_reference: bool = False) -> Shard:
+    """Encode a stretch and write it into `folder`. Raises DataError, EnginesDiffer, OSError."""
+    maker = _maker(spec.model_dump_json(), only_reference)
+    broken: list[tuple[Origin, str]] = []
+    made = Made()
+    for chunk in _chunks(_rows(spec, task, broken)):
+        _add(made, maker.make(chunk))
+        if spec.encode.on_error == "error" and made.rejected:
+            row, reason = made.rejected[0]
+            raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
+    packs = None
+    if spec.encode.packing == "best-fit" and spec.max_length is not None:
+        packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
+    written = table(made.documents, packs, weights=spec.encode.loss_weights)
+    body = _body(written.table, spec.encode.file_format)
+    name = f"{task.number:05d}.{spec.encode.file_format}"
+    atomic.write(folder / name, body)
+    encoded = {document.origin.row for document in made.documents}
+    dropped = {drop.origin.row for drop in made.dropped} - encoded
+    _lines(folder / f"{task.number:05d}.dropped.jsonl", (
+        {**d.origin._asdict(), "tokens": d.tokens, "reason": d.reason} for d in made.dropped
+    ))  # fmt: skip
+    _lines(folder / f"{task.number:05d}.rejected.jsonl", (
+        *({**origin._asdict(), "reason": reason} for origin, reason in broken),
+        *({**row.origin._asdict(), "reason": reason, "content": _content(row)} for row, reason in made.rejected),
+    ))  # fmt: skip
+    shard = Shard(
+        number=task.number,
+        file=name,
+        digest=hashlib.blake2b(body, digest_size=20).hexdigest(),
+        source=str(task.source.path),
+        stretch=None if task.stretch is None else tuple(task.stretch),
+        row=task.row,
+        rows=made.rows + len(broken),
+        encoded=len(encoded),
+        dropped=len(dropped),
+        rejected=len(made.rejected) + len(broken),
+        documents=len(made.documents),
+        packs=written.table.num_rows,
+        dropped_documents=len(made.dropped),
+        shortened=made.shortened,
+        lost=made.lost,
+        ledger=written.ledger.counts.tolist(),
+        longest=max((len(document.ids) for document in made.documents), default=0),
+        engine=maker.encoder.engine.name,
+    )
+    if shard.rows != shard.encoded + shard.dropped + shard.rejected:
+        raise RuntimeError(f"{shard.source}: rows were lost: {shard}")
+    if task.stretch is not None and shard.rows != task.stretch.rows:
+        raise DataError(f"{shard.source}: the file changed while it was read; run again")
+    atomic.write(folder / f"{task.number:05d}.json", json.dumps(asdict(shard)).encode())
+    return shard
+
+
+def ledger_of(shards: Iterable[Shard]) -> Ledger:
+    """The ledger of several shards."""
+    return Ledger(np.sum([shard.ledger for shard in shards], axis=0, dtype=np.int64))
+
+
+@lru_cache(maxsize=2)
+def _maker(spec: str, only_reference: bool) -> DocumentMaker:
+    """Kept from shard to shard: a tokenizer takes longer to load than a shard to encode."""
+    made = prepared(RunSpec.model_validate_json(spec))
+    encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=PATIENCE)
+    return DocumentMaker(made.spec, made.tokenizer, made.renderer(), encoder)
+
+
+def _rows(spec: RunSpec, task: Task, broken: list[tuple[Origin, str]]) -> Iterable[Conversation]:
+    if task.stretch is None:
+        return task.rows or ()
+    on_broken = None
+    if spec.encode.on_error == "skip":
+
+        def on_broken(origin: Origin, reason: str) -> None:
+            broken.append((origin, reason))
+
+    return read_stretch(task.source, task.stretch, task.row, format=spec.format, columns=spec.map, on_broken=on_broken)
+
+
+def _chunks(rows: Iterable[Conversation]) -> Iterator[list[Conversation]]:
+    source = iter(rows)
+    while chunk := list(islice(source, ROWS)):
+        yield chunk
+
+
+def _add(made: Made, more: Made) -> None:
+    made.rows += more.rows
+    made.documents += more.documents
+    made.dropped += more.dropped
+    made.rejected += more.rejected
+    made.shortened += more.shortened
+    made.lost += more.lost
+
+
+def _body(made: Any, form: str) -> Any:
+    sink = arrow.BufferOutputStream()
+    if form == "parquet":
+        parquet.write_table(made, sink, compression="zstd", use_dictionary=["file"])
+    else:
+        with arrow.ipc.new_stream(sink, made.schema) as writer:
+            writer.write_table(made, max_chunksize=ARROW_ROWS)
+    return sink.getvalue()
+
+
+def _lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    body = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    if body:
+        atomic.write(path, body.encode("utf-8", "backslashreplace"))
+
+
+def _content(row: Conversation) -> dict[str, Any]:
+    fields = {"messages": row.messages, "prompt": row.prompt, "completion": row.completion, "text": row.text}
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,69 @@
+"""Documents as an Arrow table: one row a document, or one row a pack of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as arrow
+from numpy.typing import NDArray
+
+from truetune.encode.documents import Document
+from truetune.encode.ledger import Ledger, ledger
+
+CONTEXT = -100
+"""The label of a token that is not learned (torch's `ignore_index`)."""
+
+
+class Made(NamedTuple):
+    table: Any
+    """pyarrow.Table"""
+    ledger: Ledger
+    """of the labels in the table"""
+
+
+def table(documents: Sequence[Document], packs: Sequence[Sequence[int]] | None, *, weights: bool) -> Made:
+    """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
+
+    In a pack, file, line and row are lists with one entry a document, and the first token of a document is never a
+    label: no document goes on into the next one.
+    """
+    order = range(len(documents)) if packs is None else [i for pack in packs for i in pack]
+    chosen = [documents[i] for i in order]
+    ids = _joined([d.ids for d in chosen], np.int32)
+    supervised = _joined([d.supervised for d in chosen], np.bool_)
+    source = _joined([d.source for d in chosen], np.uint8)
+    lengths = np.array([len(d.ids) for d in chosen], dtype=np.int64)
+    borders = np.concatenate(([0], np.cumsum(lengths)))
+    if packs is not None:
+        supervised[borders[:-1]] = False
+    rows = np.arange(len(chosen) + 1) if packs is None else np.cumsum([0, *map(len, packs)])
+    tokens = borders[rows]
+    columns = {
+        "input_ids": _lists(ids, tokens),
+        "labels": _lists(np.where(supervised, ids, np.int32(CONTEXT)), tokens),
+    }
+    if weights:
+        given = _joined([d.weights for d in chosen if d.weights is not None], np.float32)
+        columns["loss_weights"] = _lists(np.where(supervised, given, np.float32(0)), tokens)
+    origins = {
+        "file": arrow.array([d.origin.file for d in chosen], arrow.string()),
+        "line": arrow.array([d.origin.line for d in chosen], arrow.int64()),
+        "row": arrow.array([d.origin.row for d in chosen], arrow.int64()),
+    }
+    if packs is None:
+        return Made(arrow.table(columns | origins), ledger(source, supervised))
+    places = np.arange(len(ids)) - np.repeat(borders[:-1], lengths)
+    columns["position_ids"] = _lists(places.astype(np.int32), tokens)
+    columns["seq_lengths"] = _lists(lengths.astype(np.int32), rows)
+    columns |= {name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v) for name, v in origins.items()}
+    return Made(arrow.table(columns), ledger(source, supervised))
+
+
+def _joined(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=kind)
+
+
+def _lists(values: NDArray[Any], offsets: NDArray[np.int64]) -> Any:
+    return arrow.ListArray.from_arrays(arrow.array(offsets, arrow.int32()), arrow.array(values))

@@ -1,0 +1,48 @@
+"""What `truetune encode` has done, for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from truetune.encode.entry import DATA
+from truetune.encode.run import Encoded, Estimate
+from truetune.report.terminal import ledger_table
+from truetune.report.text import many, share, visible
+
+
+def render_encoded(encoded: Encoded, console: Console) -> None:
+    """Draw counts, ledger and notices."""
+    counts = encoded.counts
+    files = [encoded.folder / DATA / shard["file"] for shard in encoded.manifest["shards"]]
+    size = sum(path.stat().st_size for path in files)
+    verb = "found again, every byte as written and rows encoded alike" if encoded.reused else "encoded"
+    _say(console, f"{many(counts['rows'], 'row')} {verb} in {encoded.seconds:.1f} s")
+    learned = f"{counts['supervised']:,} are learned ({share(counts['supervised'], counts['tokens'])})"
+    _say(console, f"{many(counts['documents'], 'example')}, {many(counts['tokens'], 'token')}: {learned}")
+    if "room" in counts:
+        _say(console, f"{many(counts['packs'], 'pack')}, {share(counts['tokens'], counts['room'])} full")
+    _say(console, f"{encoded.folder / DATA}: {many(len(files), 'file')}, {size / 1e6:,.1f} MB; "
+                  f"by {', '.join(encoded.manifest['engines'])}")  # fmt: skip
+    console.print()
+    console.print(ledger_table(encoded.ledger))
+    for notice in encoded.manifest["notices"]:
+        _say(console, f"note: {notice}")
+
+
+def render_estimate(estimate: Estimate, console: Console) -> None:
+    """Draw what a run would write."""
+    if estimate.reused:
+        _say(console, f"{estimate.folder} holds this already: nothing would be encoded")
+    sample = estimate.rows
+    _say(console, f"of the first {many(sample, 'row')}: {many(estimate.documents, 'example')}, "
+                  f"{many(estimate.tokens, 'token')}, {estimate.ledger.supervised:,} learned")  # fmt: skip
+    whole = f"{estimate.whole:,} tokens" if estimate.whole is not None else "not known before the data is read"
+    _say(console, f"all of it, about: {whole}; would be written to {estimate.folder}")
+    console.print()
+    console.print(ledger_table(estimate.ledger))
+    for reason, count in estimate.problems.items():
+        _say(console, f"note: {count:,} x {reason}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(visible(text), soft_wrap=True)

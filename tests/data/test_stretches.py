@@ -1,0 +1,71 @@
+"""A file that is cut into stretches gives the rows that it gives whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from truetune.data.conversation import Origin
+from truetune.data.files import resolve
+from truetune.data.rows import read
+from truetune.data.stretches import read_stretch, scan
+from truetune.errors import DataError
+
+LINE = st.one_of(
+    st.builds(lambda text: json.dumps({"text": text}, ensure_ascii=False), st.text(st.characters(codec="utf-8"))),
+    st.sampled_from(["", "  ", "\t", ' {"text": "a"}', '{"text":\r"b"}', '{"text": "c"}\r']),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINE, max_size=12), st.integers(1, 60), st.booleans(), st.booleans())
+def test_stretches_give_the_rows_of_the_whole(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], size: int, last: bool, mark: bool
+) -> None:
+    path = tmp_path_factory.mktemp("s") / "a.jsonl"
+    body = ("\ufeff" * mark + '{"text": "first"}\n' + "\n".join(lines) + "\n" * last).encode()
+    path.write_bytes(body)
+    (source,) = resolve([str(path)])
+    found = scan(source, size)
+    assert found.digest == hashlib.blake2b(body, digest_size=20).hexdigest()
+    assert [s.start for s in found.stretches] == [0, *(s.stop for s in found.stretches[:-1])]
+    assert found.stretches[-1].stop == len(body)
+    rows = []
+    for stretch in found.stretches:
+        part = list(read_stretch(source, stretch, len(rows)))
+        assert len(part) == stretch.rows
+        rows += part
+    assert [(row.origin, row.text) for row in rows] == [(row.origin, row.text) for row in read([str(path)])]
+
+
+def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"text": "a"}]')
+    (tmp_path / "b.jsonl").write_text('[{"text": "a"}]')
+    for path in sorted(tmp_path.iterdir()):
+        (source,) = resolve([str(path)])
+        assert scan(source, 4).stretches == ()
+        assert scan(source, 4).digest == hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
+
+
+def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "a"}\n{"text": \n[1]\n{"text": "\xff"}\n{"text": "b"}\n')
+    (source,) = resolve([str(path)])
+    told: list[tuple[Origin, str]] = []
+    rows = []
+    number = 0
+    for stretch in scan(source, 10).stretches:
+        rows += read_stretch(source, stretch, number, on_broken=lambda *what: told.append(what))
+        number += stretch.rows
+    assert [(row.text, row.origin.row) for row in rows] == [("a", 0), ("b", 4)]
+    assert [origin[1:] for origin, _ in told] == [(2, 1), (3, 2), (4, 3)]
+    assert "not JSON" in told[0][1]
+    assert "found list" in told[1][1]
+    assert "not UTF-8 (byte 0xff at byte 38" in told[2][1]
+    with pytest.raises(DataError, match=r"a\.jsonl:2: not JSON"):
+        list(read([str(path)]))

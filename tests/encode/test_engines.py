@@ -1,0 +1,80 @@
+"""A fast engine is taken only where it is proved to agree with `tokenizers`."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tokenizers
+
+from tests import parts
+from truetune.demo import TOKENIZER
+from truetune.encode import engines
+from truetune.encode.encoder import Encoder
+from truetune.encode.engines import Encode, EnginesDiffer, Flat, fastest, reference
+from truetune.render.tokenizer import load
+
+NAMES = {
+    **dict.fromkeys(("qwen3", "llama3.1-instruct", "gemma3", "gemma4", "mistral-nemo", "mistral-7b-v0.3"), "gigatoken"),
+    **dict.fromkeys(("llama2-chat", "gpt-oss", "deepseek-v3", "phi4"), "gigatoken"),
+    "smollm2": "kitoken",
+}  # fmt: skip
+
+
+def corpus() -> list[str]:
+    """Contents of real rows, and characters from everywhere."""
+    rows = json.loads(parts.data("llamafactory/alpaca_zh_demo.json").read_text(encoding="utf-8"))[:200]
+    rows += json.loads(parts.data("llamafactory/alpaca_en_demo.json").read_text(encoding="utf-8"))[:200]
+    rng = random.Random(1)
+    odd = [chr(rng.choice([rng.randrange(0x20, 0x3000), rng.randrange(0x10000, 0x20000)])) for _ in range(6000)]
+    return [row["output"] for row in rows] + ["".join(odd[i : i + 20]) for i in range(0, len(odd), 20)]
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
+    backend = load(str(parts.folder(family))).backend
+    engine = fastest(backend, ["one sample"])
+    assert engine.name.split()[0] == NAMES[family]
+    added = [token.content for token in backend.get_added_tokens_decoder().values() if token.content]
+    texts = [text for text in corpus() if not any(token in text for token in added)]
+    found, wanted = engine.encode(texts), reference(backend).encode(texts)
+    assert np.array_equal(found.offsets, wanted.offsets)
+    assert np.array_equal(found.ids, wanted.ids)
+
+
+def lying(when: Callable[[list[str]], bool]) -> Callable[[tokenizers.Tokenizer], Encode]:
+    """An engine that gives another id where `when` says so."""
+
+    def make(backend: tokenizers.Tokenizer) -> Encode:
+        truth = reference(backend).encode
+
+        def encode(texts: list[str]) -> Flat:
+            found = truth(texts)
+            return Flat(found.ids + 1, found.offsets) if when(texts) else found
+
+        return encode
+
+    return make
+
+
+def test_an_engine_that_differs_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_MAKERS", {"json": lying(lambda texts: "only here" in texts)})
+    monkeypatch.setattr(engines.importlib.metadata, "version", lambda name: "0")
+    backend = load(str(TOKENIZER)).backend
+    assert fastest(backend, ["somewhere"]).name == "json 0"
+    assert fastest(backend, ["only here"]).name.startswith("tokenizers")
+
+
+def test_an_engine_that_differs_later_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_MAKERS", {"json": lying(lambda texts: "é" in texts)})
+    monkeypatch.setattr(engines, "PROBES", ("plain",))
+    monkeypatch.setattr(engines, "_pairs", lambda backend: [])
+    monkeypatch.setattr(engines.importlib.metadata, "version", lambda name: "0")
+    encoder = Encoder(load(str(TOKENIZER)).backend, patience=0)
+    encoder.encode(["plain text"])
+    assert encoder.engine.name == "json 0"
+    with pytest.raises(EnginesDiffer, match="json 0 and tokenizers .* encode '0' differently"):
+        encoder.encode([*map(str, range(500)), "é"])
