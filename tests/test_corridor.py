@@ -18,7 +18,7 @@ ROOMS = (
     "spec",
     "data",
     "render",
-    "encode",
+    "encoding",
     "collate",
     "checks",
     "audit",
@@ -28,7 +28,7 @@ ROOMS = (
     "demo",
     "cli",
 )
-LIGHT = ("spec", "data", "render", "encode", "checks", "report", "cli")
+LIGHT = ("spec", "data", "render", "encoding", "checks", "report", "cli")
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
 FREE = ("_repr_html_", "dataset")
 """Functions that may reach forward: a notebook asks a result to draw itself, a user for the rows of a result."""

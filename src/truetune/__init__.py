@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from truetune.checks.findings import Finding as Finding
     from truetune.checks.report import Report as Report
-    from truetune.encode.run import Encoded as Encoded
+    from truetune.encoding.run import Encoded as Encoded
     from truetune.spec.run import RunSpec as RunSpec
 
 __version__ = "0.1.0.dev0"
 __all__ = ["Encoded", "Finding", "Report", "RunSpec", "__version__", "check", "encode"]
 
 _HOMES = {
-    "Encoded": "truetune.encode.run",
+    "Encoded": "truetune.encoding.run",
     "Finding": "truetune.checks.findings",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
@@ -65,7 +65,7 @@ def encode(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, rendered or encoded.
     """
-    from truetune.encode.run import encode as run
+    from truetune.encoding.run import encode as run
     from truetune.spec.files import spec_of
     from truetune.spec.run import Encoding
 

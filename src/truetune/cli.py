@@ -248,8 +248,8 @@ def encode(
       truetune encode chats.jsonl -t path/to/model -o packed --max-length 4096 --packing best-fit
       truetune encode truetune.yaml             (settings from a file)
     """
-    from truetune.encode.run import encode as run
-    from truetune.encode.run import estimate
+    from truetune.encoding.run import encode as run
+    from truetune.encoding.run import estimate
     from truetune.report.encoded import render_encoded, render_estimate
 
     spec = _spec(options, quiet=quiet)

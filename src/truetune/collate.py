@@ -142,10 +142,10 @@ def weighted_loss(
         raise UsageError(
             "weighted_loss shifts the labels itself; it can't be used where a sequence is split over ranks"
         )
-    targets = labels[:, 1:].reshape(-1).to(logits.device)
-    weights = loss_weights[:, 1:].reshape(-1).to(logits.device)
-    scores = logits[:, :-1].reshape(-1, vocab_size).float()
-    losses = torch.nn.functional.cross_entropy(scores, targets, ignore_index=IGNORED, reduction="none")
+    pad, cross_entropy = torch.nn.functional.pad, torch.nn.functional.cross_entropy
+    targets = pad(labels[:, 1:], (0, 1), value=IGNORED).reshape(-1).to(logits.device)
+    weights = pad(loss_weights[:, 1:], (0, 1)).reshape(-1).to(logits.device)
+    losses = cross_entropy(logits.reshape(-1, vocab_size).float(), targets, ignore_index=IGNORED, reduction="none")
     count = (targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     return (losses * weights).sum() / torch.as_tensor(count, device=logits.device).clamp(min=1)
 
@@ -170,13 +170,13 @@ def _read(rows: Sequence[Mapping[str, Any]]) -> _Columns:
     for number, row in enumerate(rows):
         ids = _column(row, number, "input_ids")
         documents = _documents(row, number, len(ids))
-        labels = _column(row, number, "labels", len(ids)).copy()
+        labels = _column(row, number, "labels", len(ids))
         labels[np.cumsum(documents) - documents] = IGNORED
         columns.ids.append(ids)
         columns.documents.append(documents)
         columns.labels.append(labels)
         if weighted:
-            columns.weights.append(_column(row, number, "loss_weights", len(ids)).astype(np.float32))
+            columns.weights.append(_column(row, number, "loss_weights", len(ids), np.float32))
     return columns
 
 
@@ -210,7 +210,10 @@ def _positions(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
-def _column(row: Mapping[str, Any], number: int, name: str, tokens: int | None = None) -> NDArray[Any]:
+def _column(
+    row: Mapping[str, Any], number: int, name: str, tokens: int | None = None, kind: type[np.generic] = np.int64
+) -> NDArray[Any]:
+    """A new array of a column; as long as `tokens`, where that is given."""
     values: ArrayLike | None = row.get(name)
     if values is None:
         raise DataError(f"{_place(row, number)} has no {name}; its columns are {', '.join(row)}")
@@ -220,7 +223,7 @@ def _column(row: Mapping[str, Any], number: int, name: str, tokens: int | None =
             f"{_place(row, number)} has {len(array)} {name} and {tokens} input_ids; expected as many: "
             "was one of them cut after it was encoded?"
         )
-    return array if array.dtype.kind == "f" else array.astype(np.int64)
+    return array.astype(kind)
 
 
 def _place(row: Mapping[str, Any], number: int) -> str:

@@ -14,7 +14,7 @@ from truetune.checks.report import TokenView
 from truetune.checks.run import view
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
-from truetune.encode.batch import Example
+from truetune.encoding.batch import Example
 from truetune.render.rendering import Rendering, Source
 from truetune.report.show import COLOURS, render_view
 from truetune.report.text import spell

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
-from truetune.encode.batch import Example
-from truetune.encode.ledger import Ledger
+from truetune.encoding.batch import Example
+from truetune.encoding.ledger import Ledger
 from truetune.spec.run import RunSpec, Severity
 
 

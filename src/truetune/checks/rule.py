@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from truetune.checks.findings import Case, Finding
 from truetune.data.conversation import Conversation
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import RunSpec, Severity

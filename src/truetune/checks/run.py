@@ -13,10 +13,10 @@ from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
-from truetune.encode.encoder import Encoder
-from truetune.encode.engines import EnginesDiffer
-from truetune.encode.stream import batch as one_batch
-from truetune.encode.stream import batches
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.engines import EnginesDiffer
+from truetune.encoding.stream import batch as one_batch
+from truetune.encoding.stream import batches
 from truetune.errors import DataError
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encode.fingerprint import HASHES, NOTHING
+from truetune.encoding.fingerprint import HASHES, NOTHING
 
 BANDS = 8
 NEAR = 0.8

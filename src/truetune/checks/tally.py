@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.report import Lengths
-from truetune.encode.batch import Batch
-from truetune.encode.ledger import Ledger, ledger
+from truetune.encoding.batch import Batch
+from truetune.encoding.ledger import Ledger, ledger
 from truetune.render.rendering import Source
 
 BINS = 12

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.report import TokenView
-from truetune.encode.batch import Batch
-from truetune.encode.vocabulary import Vocabulary
+from truetune.encoding.batch import Batch
+from truetune.encoding.vocabulary import Vocabulary
 
 
 def views_of(batch: Batch, vocabulary: Vocabulary) -> list[TokenView]:

@@ -20,8 +20,8 @@ from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
-from truetune.encode.encoder import Encoder
-from truetune.encode.stream import batch
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch
 from truetune.spec.run import RunSpec
 
 ROWS = 20

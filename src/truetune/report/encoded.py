@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from truetune.encode.entry import DATA
-from truetune.encode.run import Encoded, Estimate
+from truetune.encoding.entry import DATA
+from truetune.encoding.run import Encoded, Estimate
 from truetune.report.terminal import ledger_table
 from truetune.report.text import many, share, visible
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from truetune.checks.catalogue import find, page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import Report
-from truetune.encode.ledger import Ledger
+from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report.text import clip, many, share, visible, wrap
 from truetune.spec.run import Severity

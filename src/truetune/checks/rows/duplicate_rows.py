@@ -42,7 +42,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
 from truetune.checks.similar import Grown, near_pairs
 from truetune.data.conversation import Origin
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 
 SAYS = {
     "exact": "are equal to an earlier row",

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 
 
 class RoleAliasDropped(Rule):

@@ -33,7 +33,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule, Setup
 from truetune.checks.similar import Grown
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 
 FEWEST = 100
 MORE = 0.08

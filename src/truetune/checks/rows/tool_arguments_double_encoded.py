@@ -42,7 +42,7 @@ from typing import Any
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
 from truetune.data.conversation import Conversation
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 from truetune.render.traced import json_body
 
 

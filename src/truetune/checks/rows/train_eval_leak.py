@@ -42,9 +42,9 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
 from truetune.checks.similar import near_in
 from truetune.data.conversation import Conversation, Origin
-from truetune.encode.batch import Batch
-from truetune.encode.encoder import Encoder
-from truetune.encode.stream import batches
+from truetune.encoding.batch import Batch
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batches
 
 KINDS = ("exact", "normal", "prompt", "near")
 SAYS = {

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import Rule, Setup
 from truetune.data.conversation import Origin
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 
 TELLING = frozenset(
     ("system", "system_prompt", "context", "input", "history", "reasoning", "thinking", "reasoning_content", "tools")

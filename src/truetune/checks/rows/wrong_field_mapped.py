@@ -40,8 +40,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
 from truetune.data.conversation import Conversation
-from truetune.encode.batch import Batch
-from truetune.encode.fingerprint import text_of
+from truetune.encoding.batch import Batch
+from truetune.encoding.fingerprint import text_of
 
 MARKERS = re.compile(
     r"^(?:### ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )", re.M

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))

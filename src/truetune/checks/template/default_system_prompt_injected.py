@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 SYSTEM = "Mind the canary."

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, Rule, Setup
 from truetune.data.conversation import Conversation, Message
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 from truetune.render.contract import REWRITTEN
 from truetune.render.plan import THINK_END
 from truetune.render.rendering import Rendering, Source

@@ -39,7 +39,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import Rule, Setup
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 from truetune.render.weights import embedding
 
 SAMPLE = 1000

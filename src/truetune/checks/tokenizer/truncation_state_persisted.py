@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.encode.batch import Batch
+from truetune.encoding.batch import Batch
 
 
 class TruncationStatePersisted(Rule):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tokenizers
 
-from truetune.encode.engines import PROBES
+from truetune.encoding.engines import PROBES
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
-from truetune.encode.shard import Shard, Task, encode_shard
+from truetune.encoding.shard import Shard, Task, encode_shard
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
 

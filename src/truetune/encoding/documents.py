@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.encode.batch import Batch, Rejected
-from truetune.encode.encoder import Encoder
-from truetune.encode.label import label, loss_weights
-from truetune.encode.shorten import pinned, shared_out, with_later_question, without_oldest
-from truetune.encode.stream import batch as one_batch
+from truetune.encoding.batch import Batch, Rejected
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.label import label, loss_weights
+from truetune.encoding.shorten import pinned, shared_out, with_later_question, without_oldest
+from truetune.encoding.stream import batch as one_batch
 from truetune.errors import DataError
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.encode.fingerprint import Fingerprints, fingerprints
+from truetune.encoding.fingerprint import Fingerprints, fingerprints
 from truetune.render.rendering import Rendering
 
 

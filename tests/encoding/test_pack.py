@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.encode.pack import best_fit
+from truetune.encoding.pack import best_fit
 
 
 @given(st.integers(1, 50).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(1, n), max_size=60))))

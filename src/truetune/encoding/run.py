@@ -16,16 +16,16 @@ from truetune.data.files import Source, open_raw, resolve
 from truetune.data.records import records
 from truetune.data.rows import conversations, read
 from truetune.data.stretches import Scan, scan
-from truetune.encode.documents import DocumentMaker
-from truetune.encode.encoder import Encoder
-from truetune.encode.engines import EnginesDiffer
-from truetune.encode.entry import DATA, Entry
-from truetune.encode.key import inputs_of, key_of
-from truetune.encode.ledger import Ledger
-from truetune.encode.replay import replay
-from truetune.encode.shard import Shard, Task, ledger_of
-from truetune.encode.table import table as table_of
-from truetune.encode.workers import Run, cores, in_processes, in_turn, on_ray
+from truetune.encoding.documents import DocumentMaker
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.engines import EnginesDiffer
+from truetune.encoding.entry import DATA, Entry
+from truetune.encoding.key import inputs_of, key_of
+from truetune.encoding.ledger import Ledger
+from truetune.encoding.replay import replay
+from truetune.encoding.shard import Shard, Task, ledger_of
+from truetune.encoding.table import table as table_of
+from truetune.encoding.workers import Run, cores, in_processes, in_turn, on_ray
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec

@@ -19,12 +19,12 @@ from truetune.data import atomic
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.stretches import Stretch, read_stretch
-from truetune.encode.documents import DocumentMaker, Made
-from truetune.encode.encoder import Encoder
-from truetune.encode.ledger import Ledger
-from truetune.encode.pack import best_fit
-from truetune.encode.stream import ROWS
-from truetune.encode.table import table
+from truetune.encoding.documents import DocumentMaker, Made
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.ledger import Ledger
+from truetune.encoding.pack import best_fit
+from truetune.encoding.stream import ROWS
+from truetune.encoding.table import table
 from truetune.errors import DataError
 from truetune.render.probes import prepared
 from truetune.spec.run import RunSpec

@@ -12,15 +12,15 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.encode.engines import Engine, EnginesDiffer, Flat, fastest, flat, reference
-from truetune.encode.pieces import Cut, cut
-from truetune.encode.vocabulary import Vocabulary
+from truetune.encoding.engines import Engine, EnginesDiffer, Flat, bounds, fastest, flat, reference
+from truetune.encoding.pieces import Cut, cut
+from truetune.encoding.vocabulary import Vocabulary
 
 PATIENCE = 1 << 21
 """By then it pays to load a faster engine."""
-SAMPLES = 2000
+SAMPLES = 1000
 """Pieces of the first texts that a fast engine must encode as `tokenizers` did."""
-CHECK_EVERY = 199
+CHECK_EVERY = 499
 """One in so many pieces that a fast engine encodes is encoded by `tokenizers` as well, and compared."""
 
 
@@ -81,7 +81,7 @@ class Encoder:
             for i, piece in enumerate(pieces)
         ]
         encoded = self._placed(flat(known), pieces, "")
-        bases = np.cumsum([0, *map(len, pieces[:-1])])
+        bases = bounds([len(piece) for piece in pieces])[:-1]
         starts = encoded.starts + np.repeat(bases, np.diff(encoded.offsets)).astype(np.int32)
         return Encoded(encoded.ids, encoded.offsets[[0, -1]], starts)
 
@@ -99,20 +99,20 @@ class Encoder:
         everything = list(itertools.chain.from_iterable(parts))
         order = np.fromiter(map(numbers.__getitem__, everything), dtype=np.int64, count=len(everything))
         sizes = np.fromiter(map(len, everything), dtype=np.int64, count=len(everything))
-        borders = np.concatenate(([0], np.cumsum([len(split) for split in parts])))
+        borders = bounds([len(split) for split in parts])
         known = self._pieces(list(itertools.islice(numbers, len(cut.added) + 1, None)), cut)
 
         lengths = np.diff(known.offsets)[order]
-        ends = np.concatenate(([0], np.cumsum(lengths)))
+        ends = bounds(lengths)
         gather = np.repeat(known.offsets[order] - ends[:-1], lengths) + np.arange(ends[-1])
-        places = np.concatenate(([0], np.cumsum(sizes)))
+        places = bounds(sizes)
         within = places[:-1] - np.repeat(places[borders[:-1]], np.diff(borders))
         starts = known.starts[gather] + np.repeat(within, lengths)
         return Encoded(known.ids[gather], ends[borders], starts.astype(np.int32))
 
     def _pieces(self, pieces: list[str], cut: Cut) -> Encoded:
         """Nothing, the added tokens, and then these pieces, each as a text of its own."""
-        engine = self._engine(pieces)
+        engine = self._engine(pieces, cut)
         found = self._behind_prefix(engine, pieces, cut.prefix)
         if engine is not self._reference:
             self._compare(engine, found, pieces, cut.prefix)
@@ -124,15 +124,15 @@ class Encoder:
             np.concatenate((np.zeros(count, dtype=np.int32), encoded.starts)),
         )
 
-    def _engine(self, pieces: list[str]) -> Engine:
+    def _engine(self, pieces: list[str], cut: Cut) -> Engine:
         if not self._settled:
             self._patience -= sum(map(len, pieces))
             if self._patience < 0:
-                self.engine, self._settled = fastest(self.backend, pieces[:SAMPLES]), True
+                self.engine, self._settled = fastest(self.backend, pieces[:SAMPLES], cut.pattern), True
         return self.engine
 
     def _compare(self, engine: Engine, found: Flat, pieces: list[str], prefix: str) -> None:
-        odd = itertools.islice((i for i, piece in enumerate(pieces) if not piece.isascii()), 4)
+        odd = itertools.islice((i for i, piece in enumerate(pieces) if not piece.isascii()), 2)
         chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *odd})
         wanted = self._behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
         for place, i in enumerate(chosen):
@@ -153,42 +153,36 @@ class Encoder:
         raw = np.frombuffer("".join(texts).encode("utf-8", "surrogatepass"), dtype=np.uint8)
         first = (raw & 0xC0) != 0x80
         character = np.cumsum(first, dtype=np.int64) - 1
-        bounds = np.concatenate(([0], np.cumsum([len(text) for text in texts])))
-        byte_bounds = bounds if len(raw) == bounds[-1] else np.append(np.flatnonzero(first), len(raw))[bounds]
+        borders = bounds([len(text) for text in texts])
+        byte_borders = borders if len(raw) == borders[-1] else np.append(np.flatnonzero(first), len(raw))[borders]
 
         spelled = self.vocabulary.bytes(found.ids)
-        lengths = self.vocabulary.lengths[found.ids]
-        ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-        text_ends = ends[found.offsets]
-        extra = np.diff(text_ends) - np.diff(byte_bounds)
-        """a space that the tokenizer writes before a text"""
-        if not extra.any() and np.array_equal(spelled, raw):
-            starts = character[ends[:-1]] if len(ends) > 1 else ends[:-1]
-            return Encoded(
-                found.ids, found.offsets, (starts - np.repeat(bounds[:-1], np.diff(found.offsets))).astype(np.int32)
-            )
-        return self._one_by_one(found, texts, prefix)
+        ends = bounds(self.vocabulary.lengths[found.ids])
+        counts = np.diff(found.offsets)
+        odd = np.diff(ends[found.offsets]) != np.diff(byte_borders)
+        """texts that their ids do not spell"""
+        if odd.any() or not np.array_equal(spelled, raw):
+            kept = np.repeat(~odd, np.diff(byte_borders))
+            same = np.ones(len(raw), dtype=np.bool_)
+            same[kept] = raw[kept] == spelled[np.repeat(~odd, np.diff(ends[found.offsets]))]
+            odd[np.repeat(np.arange(len(texts)), np.diff(byte_borders))[~same]] = True
+        shift = np.repeat(ends[found.offsets[:-1]] - byte_borders[:-1], counts)
+        """where a text's bytes stand among those that are spelled, and where in `raw`"""
+        places = np.clip(ends[:-1] - shift, 0, max(len(raw) - 1, 0))
+        starts = character[places] if len(raw) else np.zeros_like(places)
+        starts -= np.repeat(borders[:-1], counts)
+        for i in np.flatnonzero(odd).tolist():
+            starts[found.offsets[i] : found.offsets[i + 1]] = self._one(found.of(i), texts[i], prefix)
+        return Encoded(found.ids, found.offsets, starts.astype(np.int32))
 
-    def _one_by_one(self, found: Flat, texts: list[str], prefix: str) -> Encoded:
-        starts = np.zeros(len(found.ids), dtype=np.int32)
-        odd = []
-        for i, text in enumerate(texts):
-            ids, raw = found.of(i), text.encode("utf-8", "surrogatepass")
-            spelled = self.vocabulary.bytes(ids).tobytes()
-            shift = len(spelled) - len(raw)
-            if spelled != raw and not (shift == 1 and spelled[:1] == b" " and spelled[1:] == raw):
-                odd.append(i)
-            elif len(ids):
-                ends = np.cumsum(self.vocabulary.lengths[ids], dtype=np.int64)
-                begins = np.clip(ends - self.vocabulary.lengths[ids] - shift, 0, max(len(raw) - 1, 0))
-                starts[found.offsets[i] : found.offsets[i + 1]] = _characters(raw)[begins] if raw else 0
-        if odd:
-            encodings = self.backend.encode_batch([prefix + texts[i] for i in odd], add_special_tokens=False)
-            for i, encoding in zip(odd, encodings, strict=True):
-                places = np.array([start for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int32)
-                places = np.maximum(places - len(prefix), 0)
-                starts[found.offsets[i] : found.offsets[i + 1]] = np.maximum.accumulate(places) if len(places) else 0
-        return Encoded(found.ids, found.offsets, starts)
+    def _one(self, ids: NDArray[np.int32], text: str, prefix: str) -> NDArray[np.int64]:
+        """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""
+        raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths[ids]
+        if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
+            return _characters(raw)[np.maximum(np.cumsum(lengths) - lengths - 1, 0)]
+        encoding = self.backend.encode(prefix + text, add_special_tokens=False)
+        places = np.array([start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64)
+        return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))
 
 
 def _characters(raw: bytes) -> NDArray[np.int64]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
-from truetune.encode.encoder import Encoder
-from truetune.encode.stream import batch, batches
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch, batches
 from truetune.render.probes import chat, probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load

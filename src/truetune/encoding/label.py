@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encode.encoder import Encoded
+from truetune.encoding.encoder import Encoded
 from truetune.render.rendering import Rendering, Source
 
 

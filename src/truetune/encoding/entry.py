@@ -20,8 +20,8 @@ from typing import Any
 import filelock
 
 from truetune.data import atomic
-from truetune.encode.key import file_digest
-from truetune.encode.shard import Shard
+from truetune.encoding.key import file_digest
+from truetune.encoding.shard import Shard
 from truetune.errors import DataError, UsageError
 
 FORMAT = 1

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from truetune.data.conversation import Conversation
-from truetune.encode.batch import Batch, Example, Rejected
-from truetune.encode.encoder import Encoder
-from truetune.encode.label import label
+from truetune.encoding.batch import Batch, Example, Rejected
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.label import label
 from truetune.errors import TemplateError
 from truetune.render.renderer import Renderer
 

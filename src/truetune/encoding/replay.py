@@ -16,9 +16,9 @@ from truetune.data.files import Source, open_raw
 from truetune.data.records import records
 from truetune.data.rows import conversations
 from truetune.data.stretches import Stretch, read_stretch
-from truetune.encode.documents import Document, DocumentMaker
-from truetune.encode.encoder import Encoder
-from truetune.encode.table import CONTEXT
+from truetune.encoding.documents import Document, DocumentMaker
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.table import CONTEXT
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as arrow
 from numpy.typing import NDArray
 
-from truetune.encode.documents import Document
-from truetune.encode.ledger import Ledger, ledger
+from truetune.encoding.documents import Document
+from truetune.encoding.engines import bounds
+from truetune.encoding.ledger import Ledger, ledger
 
 CONTEXT = -100
 """The label of a token that is not learned (torch's `ignore_index`)."""
@@ -34,11 +35,10 @@ def table(documents: Sequence[Document], packs: Sequence[Sequence[int]] | None, 
     ids = _joined([d.ids for d in chosen], np.int32)
     supervised = _joined([d.supervised for d in chosen], np.bool_)
     source = _joined([d.source for d in chosen], np.uint8)
-    lengths = np.array([len(d.ids) for d in chosen], dtype=np.int64)
-    borders = np.concatenate(([0], np.cumsum(lengths)))
+    borders = bounds([len(d.ids) for d in chosen])
     if packs is not None:
         supervised[borders[:-1]] = False
-    rows = np.arange(len(chosen) + 1) if packs is None else np.cumsum([0, *map(len, packs)])
+    rows = np.arange(len(chosen) + 1) if packs is None else bounds([len(pack) for pack in packs])
     tokens = borders[rows]
     columns = {
         "input_ids": _lists(ids, tokens),
@@ -54,9 +54,9 @@ def table(documents: Sequence[Document], packs: Sequence[Sequence[int]] | None, 
     }
     if packs is None:
         return Made(arrow.table(columns | origins), ledger(source, supervised))
-    places = np.arange(len(ids)) - np.repeat(borders[:-1], lengths)
+    places = np.arange(len(ids)) - np.repeat(borders[:-1], np.diff(borders))
     columns["position_ids"] = _lists(places.astype(np.int32), tokens)
-    columns["seq_lengths"] = _lists(lengths.astype(np.int32), rows)
+    columns["seq_lengths"] = _lists(np.diff(borders).astype(np.int32), rows)
     columns |= {name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v) for name, v in origins.items()}
     return Made(arrow.table(columns), ledger(source, supervised))
 
