@@ -72,12 +72,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def needs(framework: str) -> pytest.MarkDecorator:
+    variable = _python_of(framework)
+    why = f"${variable} names no Python that has {framework} (docs/trainers-others.md says how to make one)"
+    return pytest.mark.skipif(variable not in os.environ, reason=why)
+
+
+def _python_of(framework: str) -> str:
+    return f"TRUETUNE_{framework.upper()}"
+
+
 def train(framework: str, config: str) -> Steps:
     """What the model was given in each step, and its loss. Raises RuntimeError where the framework fails."""
-    variable = f"TRUETUNE_{framework.upper()}"
-    python = os.environ.get(variable)
-    if python is None:
-        pytest.skip(f"${variable} names no Python that has {framework} (docs/trainers-others.md says how to make one)")
+    python = os.environ[_python_of(framework)]
     Path("config.yaml").write_text(config, encoding="utf-8")
     script = [python, str(Path(__file__).with_name("others.py")), framework, "config.yaml", "steps.pt"]
     done = subprocess.run(script, capture_output=True, text=True, timeout=600)
@@ -101,7 +108,7 @@ def prove_crossed(steps: Steps, packed: Path) -> None:
     """Each packed row reached the model as one document, and the loss is not that of its documents run alone."""
     inside = {tuple(row["input_ids"]): documents_of([row]) for row in rows_of(packed)}
     found = [[document.ids for document in documents_in(batch)] for batch, _ in steps]
-    assert Counter(ids for step in found for ids in step) == Counter(inside)
+    assert Counter(ids for step in found for ids in step) == Counter(list(inside))
     model = tiny_model()
     for step, (_, loss) in zip(found, steps, strict=True):
         assert abs(loss - loss_one_by_one(model, [document for ids in step for document in inside[ids]])) > 0.01
@@ -120,6 +127,7 @@ def _by_position(batch: dict[str, Any]) -> dict[str, Any]:
     return {"input_ids": batch["input_ids"], "labels": batch["labels"], "position_ids": places - starts}
 
 
+@needs("axolotl")
 class TestAxolotl:
     convert = blocks("Axolotl", "python")[0]
     padded, packing = blocks("Axolotl", "yaml")
@@ -152,6 +160,7 @@ class TestAxolotl:
         prove(train("axolotl", AXOLOTL + self.padded), here / "encoded")
 
 
+@needs("llamafactory")
 class TestLlamaFactory:
     convert, convert_packed = blocks("LLaMA-Factory", "python")
     padded, packed = blocks("LLaMA-Factory", "yaml")

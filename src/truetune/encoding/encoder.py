@@ -179,7 +179,8 @@ class Encoder:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""
         raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths[ids]
         if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
-            return _characters(raw)[np.maximum(np.cumsum(lengths) - lengths - 1, 0)]
+            places = _characters(raw)[np.maximum(np.cumsum(lengths) - lengths - 1, 0)]
+            return np.asarray(places)
         encoding = self.backend.encode(prefix + text, add_special_tokens=False)
         places = np.array([start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64)
         return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))

@@ -16,8 +16,8 @@ from truetune.data.files import Source, open_raw
 from truetune.data.records import records
 from truetune.data.rows import conversations
 from truetune.data.stretches import Stretch, read_stretch
-from truetune.encoding.documents import Document, DocumentMaker
-from truetune.encoding.encoder import Encoder
+from truetune.encoding.documents import Document
+from truetune.encoding.shard import maker_of
 from truetune.encoding.table import CONTEXT
 from truetune.errors import DataError
 from truetune.render.probes import Probes
@@ -30,9 +30,7 @@ def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], fo
     Of a file that can only be read from its start, they are among those of its first shard. Raises DataError where one
     differs from what is written.
     """
-    maker = DocumentMaker(
-        made.spec, made.tokenizer, made.renderer(), Encoder(made.tokenizer.backend, only_reference=True)
-    )
+    maker = maker_of(made, only_reference=True)
     shards = list(_within_reach(manifest["shards"]))
     chosen: dict[int, set[int]] = {}
     for shard in random.choices(shards, [shard["rows"] for shard in shards], k=count) if shards else ():

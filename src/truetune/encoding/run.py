@@ -16,14 +16,12 @@ from truetune.data.files import Source, open_raw, resolve
 from truetune.data.records import records
 from truetune.data.rows import conversations, read
 from truetune.data.stretches import Scan, scan
-from truetune.encoding.documents import DocumentMaker
-from truetune.encoding.encoder import Encoder
 from truetune.encoding.engines import EnginesDiffer
 from truetune.encoding.entry import DATA, Entry
 from truetune.encoding.key import inputs_of, key_of
 from truetune.encoding.ledger import Ledger
 from truetune.encoding.replay import replay
-from truetune.encoding.shard import Shard, Task, ledger_of
+from truetune.encoding.shard import Shard, Task, ledger_of, maker_of
 from truetune.encoding.table import table as table_of
 from truetune.encoding.workers import Run, cores, in_processes, in_turn, on_ray
 from truetune.errors import DataError, SpecError, UsageError
@@ -154,7 +152,7 @@ def estimate(
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
     job = Job.of(spec, None)
     entry = Entry(Path(out) if out is not None else Path(cache or home()) / job.key[:20])
-    maker = DocumentMaker(spec, job.made.tokenizer, job.made.renderer(), Encoder(job.made.tokenizer.backend))
+    maker = maker_of(job.made, only_reference=False)
     rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
     made = maker.make(rows)
     table = table_of(made.documents, None, weights=False).ledger
@@ -277,7 +275,7 @@ def _run(job: Job, entry: Entry, run: Run, progress: Progress | None, *, only_re
             else:
                 yield task
 
-    for shard in run(job.spec, missing(), entry.work / DATA, only_reference):
+    for shard in run(job.made, missing(), entry.work / DATA, only_reference):
         shards[shard.number] = shard
         tell(shard)
     return [shards[number] for number in sorted(shards)]

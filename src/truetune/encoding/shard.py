@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from truetune.encoding.pack import best_fit
 from truetune.encoding.stream import ROWS
 from truetune.encoding.table import table
 from truetune.errors import DataError
-from truetune.render.probes import prepared
+from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
 PATIENCE = 1 << 18
@@ -79,9 +78,9 @@ class Shard:
         return sum(map(sum, self.ledger))
 
 
-def encode_shard(spec: RunSpec, task: Task, folder: Path, only_reference: bool = False) -> Shard:
+def encode_shard(maker: DocumentMaker, task: Task, folder: Path) -> Shard:
     """Encode a stretch and write it into `folder`. Raises DataError, EnginesDiffer, OSError."""
-    maker = _maker(spec.model_dump_json(), only_reference)
+    spec = maker.spec
     broken: list[tuple[Origin, str]] = []
     made = Made()
     for chunk in _chunks(_rows(spec, task, broken)):
@@ -138,10 +137,8 @@ def ledger_of(shards: Iterable[Shard]) -> Ledger:
     return Ledger(np.sum([shard.ledger for shard in shards], axis=0, dtype=np.int64))
 
 
-@lru_cache(maxsize=2)
-def _maker(spec: str, only_reference: bool) -> DocumentMaker:
-    """Kept from shard to shard: a tokenizer takes longer to load than a shard to encode."""
-    made = prepared(RunSpec.model_validate_json(spec))
+def maker_of(made: Probes, *, only_reference: bool) -> DocumentMaker:
+    """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=PATIENCE)
     return DocumentMaker(made.spec, made.tokenizer, made.renderer(), encoder)
 

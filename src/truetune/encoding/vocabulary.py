@@ -21,11 +21,10 @@ class Vocabulary:
         """(ids,) bytes of each id that was asked for"""
         self._begin: NDArray[np.int64] = np.full(size, -1, dtype=np.int64)
         self._table = b""
-        self._added = {id: token.content.encode() for id, token in added.items()}
+        is_byte_level = "ByteLevel" in repr(type(backend.decoder))
+        self._added = {id: token.content.encode() for id, token in added.items()} if is_byte_level else {}
         self._token = backend.id_to_token
-        self._spell: Callable[[str], bytes] = (
-            _byte_level if "ByteLevel" in repr(type(backend.decoder)) else _sentencepiece
-        )
+        self._spell: Callable[[str], bytes] = _byte_level if is_byte_level else _sentencepiece
 
     def spell(self, id: int) -> bytes:
         """What one id spells."""
