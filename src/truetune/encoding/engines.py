@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from truetune.errors import TokenizerError
 
-PAIRS = 2000
+PAIRS = 1000
 """Pairs of tokens of the vocabulary, written one after the other, that a fast engine must encode alike."""
 PROBES = (
     "", " ", "  ", "\n", "\n\n\n", "\t \t", " \n ", "\r\n", "hello world", " lead", "trail ", "two  spaces",

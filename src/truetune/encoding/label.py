@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.encoder import Encoded
+from truetune.encoding.engines import bounds
 from truetune.render.rendering import Rendering, Source
 
 
@@ -14,16 +17,13 @@ def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uin
 
     A token belongs to the run or span that holds its first character; a stop token is taken whole.
     """
-    bases = np.concatenate(([0], np.cumsum([len(r.text) for r in renderings], dtype=np.int64)))
-    places = encoded.starts + np.repeat(bases[:-1], np.diff(encoded.offsets))
-    count = len(places)
-
-    run_starts = np.array([base + run.start for r, base in zip(renderings, bases, strict=False) for run in r.runs])
-    sources = np.array([run.source for r in renderings for run in r.runs], dtype=np.uint8)
-    first = np.searchsorted(places, run_starts)
-    source = np.repeat(sources, np.diff(np.concatenate((first, [count]))))
-    if len(source) < count:
-        source = np.concatenate((np.full(count - len(source), Source.OTHER, dtype=np.uint8), source))
+    bases = bounds([len(r.text) for r in renderings])
+    places = encoded.starts.astype(np.int64) + np.repeat(bases[:-1], np.diff(encoded.offsets))
+    counts = np.array([len(r.sources) for r in renderings], dtype=np.int64)
+    sources = np.fromiter(chain.from_iterable(r.sources for r in renderings), dtype=np.uint8, count=counts.sum())
+    starts = np.fromiter(chain.from_iterable(r.starts[:-1] for r in renderings), dtype=np.int64, count=counts.sum())
+    first = np.searchsorted(places, starts + np.repeat(bases[:-1], counts))
+    source = np.repeat(sources, np.diff(np.append(first, len(places))))
 
     spans = [(base + s.start, base + s.end) for r, base in zip(renderings, bases, strict=False) for s in r.spans]
     stops = [

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
-from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, pieces
+from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
 from truetune.render.template import Template
 from truetune.render.traced import Trace, Traced, parts
 from truetune.spec.run import RunSpec
@@ -56,8 +56,8 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
             _moved(turn, own, whole) if ok else turn._replace(weight=0.0, skew=turn.skew or REWRITTEN)
             for (turn, own), ok in zip(turns, agreed, strict=True)
         ]
-        return [Plan(pieces(whole, row, bos), tuple(found), None)]
-    return [Plan(pieces(own, row, bos), (turn,), turn.message) for turn, own in turns if turn.weight]
+        return [plan(whole, tuple(found), None, row, bos)]
+    return [plan(own, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight]
 
 
 class _Renderings:

@@ -7,10 +7,12 @@ a piece, so it stays right whatever the fields hold.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from truetune.data.conversation import Conversation, Message
-from truetune.render.rendering import Rendering, Run, Source, Span, Turn
+from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, path_text
 from truetune.render.traced import UNKNOWN, Node, Path, Traced
 from truetune.spec.run import Learn
@@ -47,16 +49,38 @@ class TurnPlan(NamedTuple):
     """0 where the turn is not supervised"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     pieces: tuple[Piece, ...]
     turns: tuple[TurnPlan, ...]
     turn: int | None
     """The only turn that is trained, where each turn has its own example."""
+    bos: int
+    """How many characters of BOS the first piece begins with; 0 where it does not, or is nothing else."""
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """Of each piece; of BOS and of what follows it, where they share one."""
+        return (
+            *((Source.BOS, Source.TEMPLATE) if self.bos else ()),
+            *(p.source for p in self.pieces[bool(self.bos) :]),
+        )
+
+    @cached_property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """(path, offset) of each of the sources."""
+        return (*((("", -1),) * bool(self.bos)), *((piece.path, piece.offset) for piece in self.pieces))
+
+    @cached_property
+    def answers(self) -> tuple[int, ...]:
+        """The sources that may be thinking and answer in one."""
+        return tuple(i for i, source in enumerate(self.sources) if source is Source.ASSISTANT)
 
 
-def pieces(parts: tuple[str | Traced, ...], row: Conversation, bos: str | None) -> tuple[Piece, ...]:
-    """The pieces of a rendering, each with its source."""
+def plan(
+    parts: tuple[str | Traced, ...], turns: tuple[TurnPlan, ...], turn: int | None, row: Conversation, bos: str | None
+) -> Plan:
+    """The plan of a rendering, each of its pieces with its source."""
     made = []
     for part in parts:
         if isinstance(part, Traced):
@@ -67,9 +91,11 @@ def pieces(parts: tuple[str | Traced, ...], row: Conversation, bos: str | None) 
             made.append(Piece(part.plain, part.node, source_of(path, row.messages), path_text(path), offset))
         else:
             made.append(Piece(part, None, Source.TEMPLATE, "", -1))
+    head = 0
     if made and bos and made[0].node is None and made[0].literal.startswith(bos):
         made[0] = made[0]._replace(source=Source.BOS)
-    return tuple(made)
+        head = len(bos) if made[0].literal != bos else 0
+    return Plan(tuple(made), turns, turn, head)
 
 
 def leaf_path(node: Node) -> Path:
@@ -106,52 +132,53 @@ _BY_ROLE = {
 }
 
 
-def fill(plan: Plan, texts: list[str], learn: Learn, bos: str | None) -> Rendering:
+def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
     """The rendering of a plan whose pieces hold `texts`."""
-    at, starts = 0, []
-    for text in texts:
-        starts.append(at)
-        at += len(text)
-    starts.append(at)
-    runs: list[Run] = []
-    for piece, text, start in zip(plan.pieces, texts, starts, strict=False):
-        if text:
-            runs += _runs(piece, text, start, bos)
-
-    def position(mark: Mark | None) -> int:
-        return -1 if mark is None else starts[mark.piece] + mark.offset
-
-    turns = [Turn(t.message, position(t.start), position(t.stop), position(t.end), t.skew) for t in plan.turns]
-    spans: list[Span] = []
+    starts = [0, *accumulate(map(len, texts))]
+    text = "".join(texts)
+    edges = [0, plan.bos, *starts[1:]] if plan.bos else starts
+    rendering = Rendering(text, edges, plan.sources, plan.places, [], [], plan.turn)
+    for i in reversed(plan.answers):
+        if text.find(THINK_END, edges[i], edges[i + 1]) >= 0:
+            _part_thinking(rendering, i)
+    turns = rendering.turns
+    for message, start, stop, end, skew, _ in plan.turns:
+        turns.append(
+            Turn(
+                message,
+                -1 if start is None else starts[start[0]] + start[1],
+                -1 if stop is None else starts[stop[0]] + stop[1],
+                -1 if end is None else starts[end[0]] + end[1],
+                skew,
+            )
+        )
     if learn.what == "all":
-        spans = [Span(0, at, -1, 1.0)] if at else []
-    else:
-        for turn, planned in zip(turns, plan.turns, strict=True):
-            if planned.weight and turn.end > turn.start >= 0:
-                spans += _narrow(Span(turn.start, turn.end, turn.message, planned.weight), turn, runs, learn)
-    return Rendering("".join(texts), runs, spans, turns, plan.turn)
+        rendering.spans = [Span(0, len(text), -1, 1.0)] if text else []
+        return rendering
+    for turn, planned in zip(turns, plan.turns, strict=True):
+        if planned.weight and turn.end > turn.start >= 0:
+            rendering.spans += _narrow(Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn)
+    return rendering
 
 
-def _runs(piece: Piece, text: str, start: int, bos: str | None) -> list[Run]:
-    end = start + len(text)
-    if piece.source is Source.BOS and bos:
-        head = start + len(bos)
-        rest = [Run(head, end, Source.TEMPLATE, "", -1)] if head < end else []
-        return [Run(start, head, Source.BOS, "", -1), *rest]
-    if piece.source is Source.ASSISTANT and THINK_END in text:
-        cut = start + text.rindex(THINK_END) + len(THINK_END)
-        cut += len(text[cut - start :]) - len(text[cut - start :].lstrip())
-        reasoning = Run(start, cut, Source.REASONING, piece.path, piece.offset)
-        offset = piece.offset + cut - start if piece.offset >= 0 else -1
-        return [reasoning, Run(cut, end, Source.ASSISTANT, piece.path, offset)] if cut < end else [reasoning]
-    return [Run(start, end, piece.source, piece.path, piece.offset)]
+def _part_thinking(rendering: Rendering, i: int) -> None:
+    """Part a piece behind `</think>` and the white space that follows it."""
+    start, end = rendering.starts[i], rendering.starts[i + 1]
+    text = rendering.text[start:end]
+    cut = text.rindex(THINK_END) + len(THINK_END)
+    cut = start + len(text) - len(text[cut:].lstrip())
+    path, offset = rendering.places[i]
+    rendering.starts = [*rendering.starts[: i + 1], cut, *rendering.starts[i + 1 :]]
+    rendering.sources = (*rendering.sources[:i], Source.REASONING, *rendering.sources[i:])
+    after = (path, offset + cut - start if offset >= 0 else -1)
+    rendering.places = (*rendering.places[: i + 1], after, *rendering.places[i + 1 :])
 
 
-def _narrow(span: Span, turn: Turn, runs: list[Run], learn: Learn) -> list[Span]:
+def _narrow(span: Span, turn: Turn, rendering: Rendering, learn: Learn) -> list[Span]:
     """Take reasoning and tool calls out of a span where they are not to be learned."""
     if learn.reasoning and learn.tool_calls:
         return [span]
-    mine = [run for run in runs if run.source is not Source.TEMPLATE and span.start <= run.start < span.end]
+    mine = [run for run in rendering.runs if run.source is not Source.TEMPLATE and span.start <= run.start < span.end]
     start, tail = span.start, span.end
     if not learn.reasoning and any(run.source is Source.REASONING for run in mine):
         answer = [run.start for run in mine if run.source is not Source.REASONING]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from truetune.data.conversation import Conversation
@@ -9,7 +10,7 @@ from truetune.errors import TemplateError
 from truetune.render.contract import Stops, plans
 from truetune.render.plan import fill
 from truetune.render.recipe import Recipe, record, shape
-from truetune.render.rendering import Rendering, Run, Source, Span
+from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import Template
 from truetune.render.traced import Trace
 from truetune.spec.run import RunSpec
@@ -72,8 +73,7 @@ class Renderer:
         return template
 
     def _fill(self, recipe: Recipe, texts: list[list[str]], row: Conversation) -> list[Rendering]:
-        bos = self._template(row).special.get("bos_token")
-        filled = [fill(plan, text, self.spec.learn, bos) for plan, text in zip(recipe.plans, texts, strict=True)]
+        filled = [fill(plan, text, self.spec.learn) for plan, text in zip(recipe.plans, texts, strict=True)]
         self.filled += 1
         if self.filled % CHECK_EVERY == 1:
             self._compare(filled, self.exact(row))
@@ -82,8 +82,7 @@ class Renderer:
     def _record(self, row: Conversation, key: Any, recipes: list[Recipe]) -> list[Rendering]:
         template, trace = self._template(row), Trace()
         made = plans(template, row, self.spec, self.stops, trace)
-        bos = template.special.get("bos_token")
-        renderings = [fill(plan, [p.literal for p in plan.pieces], self.spec.learn, bos) for plan in made]
+        renderings = [fill(plan, [p.literal for p in plan.pieces], self.spec.learn) for plan in made]
         if key is not None and len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
             if not recipes:
                 while len(self._recipes) >= SHAPES:
@@ -108,11 +107,14 @@ class Renderer:
             (body, *((Source.TEXT, "text") if row.text is not None else (Source.ASSISTANT, "completion"))),
             (self.eos or "", Source.STOP, ""),
         ]
-        runs, at = [], 0
-        for text, source, path in fields:
-            if text:
-                runs.append(Run(at, at + len(text), source, path, 0 if path else -1))
-                at += len(text)
+        kept = [field for field in fields if field[0]]
+        starts = [0, *accumulate(len(text) for text, _, _ in kept)]
         start = 0 if self.spec.learn.what == "all" else len(self.bos or "") + len(prompt)
-        spans = [Span(start, at, -1, 1.0)] if start < at else []
-        return Rendering("".join(text for text, _, _ in fields), runs, spans, [])
+        return Rendering(
+            "".join(text for text, _, _ in kept),
+            starts,
+            tuple(source for _, source, _ in kept),
+            tuple((path, 0 if path else -1) for _, _, path in kept),
+            [Span(start, starts[-1], -1, 1.0)] if start < starts[-1] else [],
+            [],
+        )

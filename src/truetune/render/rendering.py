@@ -86,11 +86,20 @@ class Rendering:
     """One training example as text."""
 
     text: str
-    runs: list[Run]
-    """In order, without gaps, covering the whole text."""
+    starts: list[int]
+    """Where each of its sources begins, and the end of the text."""
+    sources: tuple[Source, ...]
+    places: tuple[tuple[str, int], ...]
+    """(path, offset) of each source, as in Run."""
     spans: list[Span]
     """Supervised characters, in order, disjoint."""
     turns: list[Turn]
     """The assistant turns that this example could train (chat only)."""
     turn: int | None = None
     """The only turn that is trained, where `history: as-served` made one example per turn."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """In order, without gaps, covering the whole text."""
+        bounds = zip(self.starts, self.starts[1:], self.sources, self.places, strict=False)
+        return [Run(start, end, source, *place) for start, end, source, place in bounds if start < end]
