@@ -32,7 +32,8 @@ LEARN = ("assistant", "last", "completion", "all")
 MASKS = ("contract", "generation-tags", "response-marker")
 SEVERITIES = ("error", "warning", "info")
 OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
-ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights")
+ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer")
+TRAINERS = ("transformers", "axolotl", "llama-factory")
 SETTINGS = (".yaml", ".yml", ".toml")
 
 
@@ -223,6 +224,12 @@ def show(row: int, ids: bool, **options: Any) -> int:
     "--file-format",
     type=click.Choice(["parquet", "arrow"]),
     help="Parquet (default), or Arrow as datasets.load_from_disk takes it.",
+)
+@click.option(
+    "--for",
+    "trainer",
+    type=click.Choice(TRAINERS),
+    help="Who reads the rows: transformers (default; TRL too), or a trainer that wants other columns.",
 )
 @click.option("--loss-weights", is_flag=True, default=None, help="Write the messages' weights as a column.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")

@@ -21,14 +21,14 @@ import filelock
 
 from truetune.data import atomic
 from truetune.encoding.key import file_digest
-from truetune.encoding.shard import Shard
+from truetune.encoding.shard import ORIGINS, Shard
 from truetune.errors import DataError, UsageError
 
 FORMAT = 1
 """Of manifest.json."""
-MANIFEST, DATA, WORK, LOCK = "manifest.json", "data", ".work", ".lock"
-ASIDE = ("dropped", "rejected")
-OWN = {MANIFEST, DATA, WORK, LOCK, *(f"{name}.jsonl" for name in ASIDE)}
+MANIFEST, DATA, ORIGIN, WORK, LOCK = "manifest.json", "data", "origins", ".work", ".lock"
+ASIDE = ("dropped.jsonl", "rejected.jsonl")
+OWN = {MANIFEST, DATA, ORIGIN, WORK, LOCK, *ASIDE}
 
 
 class Entry:
@@ -88,31 +88,39 @@ class Entry:
 
     def publish(self, shards: Sequence[Shard], manifest: dict[str, Any], form: str) -> dict[str, Any]:
         """Put the shards of a finished run in the place of what stood there. Raises OSError."""
-        staged, replaced = self.work / "whole", self.work / "replaced"
+        staged, replaced = self.work / "staged", self.work / "replaced"
         for folder in (staged, replaced):
             shutil.rmtree(folder, ignore_errors=True)
-        staged.mkdir()
+        for name in (DATA, ORIGIN):
+            (staged / name).mkdir(parents=True)
         names = [_name(i, len(shards), form) for i in range(len(shards))]
         for shard, name in zip(shards, names, strict=True):
-            (self.work / DATA / shard.file).rename(staged / name)
+            (self.work / DATA / shard.file).rename(staged / DATA / name)
+            origins = self.work / DATA / f"{shard.number:05d}{ORIGINS}"
+            if origins.is_file():
+                origins.rename(staged / ORIGIN / f"{shard.number:05d}.parquet")
         if form == "arrow":
-            _describe(staged, names, manifest["key"])
-        (self.folder / MANIFEST).unlink(missing_ok=True)
+            _describe(staged / DATA, names, manifest["key"])
         for name in ASIDE:
-            parts = [self.work / DATA / f"{shard.number:05d}.{name}.jsonl" for shard in shards]
-            body = b"".join(part.read_bytes() for part in parts if part.is_file())
-            (self.folder / f"{name}.jsonl").unlink(missing_ok=True)
-            if body:
-                atomic.write(self.folder / f"{name}.jsonl", body)
-        if (self.folder / DATA).exists():
-            (self.folder / DATA).rename(replaced)
-        staged.rename(self.folder / DATA)
-        atomic.sync(self.folder)
+            parts = [self.work / DATA / f"{shard.number:05d}.{name}" for shard in shards]
+            atomic.write(staged / name, b"".join(part.read_bytes() for part in parts if part.is_file()))
         listed = [{**shard.__dict__, "file": name} for shard, name in zip(shards, names, strict=True)]
-        manifest = {"format": FORMAT, **manifest, "shards": listed}
-        atomic.write(self.folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
+        body = json.dumps({"format": FORMAT, **manifest, "shards": listed}, indent=1, ensure_ascii=False).encode()
+        atomic.write(staged / MANIFEST, body)
+
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+        replaced.mkdir()
+        for name in (*ASIDE, ORIGIN, DATA):
+            if (self.folder / name).exists():
+                (self.folder / name).rename(replaced / name)
+            if (staged / name).is_file() or any((staged / name).iterdir()):
+                (staged / name).rename(self.folder / name)
+        atomic.sync(self.folder)
+        (staged / MANIFEST).rename(self.folder / MANIFEST)
+        atomic.sync(self.folder)
         shutil.rmtree(self.work)
-        return manifest
+        published: dict[str, Any] = json.loads(body)
+        return published
 
 
 def opened(folder: str | Path) -> tuple[Path, dict[str, Any]]:

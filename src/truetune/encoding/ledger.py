@@ -32,5 +32,5 @@ class Ledger:
 
 def ledger(source: NDArray[np.uint8], supervised: NDArray[np.bool_]) -> Ledger:
     """The ledger of some tokens: (tokens,), (tokens,)."""
-    cells = np.bincount(source.astype(np.int64) * 2 + supervised, minlength=2 * len(Source))
-    return Ledger(cells.reshape(len(Source), 2))
+    cells = source * np.uint8(2) + supervised
+    return Ledger(np.bincount(cells, minlength=2 * len(Source)).reshape(len(Source), 2))

@@ -17,6 +17,7 @@ from truetune.data.records import records
 from truetune.data.rows import conversations
 from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
+from truetune.encoding.entry import DATA, ORIGIN
 from truetune.encoding.shard import maker_of
 from truetune.encoding.table import CONTEXT
 from truetune.errors import DataError
@@ -38,7 +39,7 @@ def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], fo
     by_name = {str(source.path): source for source in sources}
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         wanted = {shard["row"] + random.randrange(shard["rows"]) for _ in range(count // SHARDS)}
-        written = _written(folder / shard["file"], wanted)
+        written = _written(folder, shard, wanted)
         for row in _rows(made.spec, by_name[shard["source"]], shard, wanted):
             _compare(row, maker.make([row]).documents, written.get(row.origin.row, []))
 
@@ -61,26 +62,30 @@ def _rows(spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
         return [row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted]
 
 
-def _written(path: Path, rows: set[int]) -> dict[int, list[tuple[list[int], list[int]]]]:
+def _written(folder: Path, shard: dict[str, Any], rows: set[int]) -> dict[int, list[tuple[list[int], list[int]]]]:
     """(ids, labels) of each document of these rows."""
-    if path.suffix == ".parquet":
-        table = parquet.read_table(path)
-    else:
-        with arrow.memory_map(str(path)) as file:
-            table = arrow.ipc.open_stream(file).read_all()
+    table = _table(folder / DATA / shard["file"])
+    origins = table if "row" in table.column_names else _table(folder / ORIGIN / f"{shard['number']:05d}.parquet")
+    packed = "seq_lengths" in origins.column_names
     found: dict[int, list[tuple[list[int], list[int]]]] = {}
-    packed = "seq_lengths" in table.column_names
-    for i, value in enumerate(table.column("row").to_pylist()):
+    for i, value in enumerate(origins.column("row").to_pylist()):
         numbers = value if packed else [value]
         if rows.isdisjoint(numbers):
             continue
-        one = table.slice(i, 1).to_pylist()[0]
+        ids, labels = table["input_ids"][i].as_py(), table["labels"][i].as_py()
         at = 0
-        for number, length in zip(numbers, one["seq_lengths"] if packed else [len(one["input_ids"])], strict=True):
+        for number, length in zip(numbers, origins["seq_lengths"][i].as_py() if packed else [len(ids)], strict=True):
             part = slice(at, at + length)
-            found.setdefault(number, []).append((one["input_ids"][part], one["labels"][part]))
+            found.setdefault(number, []).append((ids[part], labels[part]))
             at += length
     return found
+
+
+def _table(path: Path) -> Any:
+    if path.suffix == ".parquet":
+        return parquet.read_table(path)
+    with arrow.memory_map(str(path)) as file:
+        return arrow.ipc.open_stream(file).read_all()
 
 
 def _compare(row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]) -> None:

@@ -72,7 +72,7 @@ class Encoded:
         """A `datasets.Dataset` of the rows. Needs `datasets`."""
         import datasets
 
-        if self.manifest["inputs"]["settings"]["encode"]["file_format"] == "arrow":
+        if (self.folder / DATA / "state.json").is_file():
             return datasets.load_from_disk(str(self.folder / DATA))
         files = [str(self.folder / DATA / shard["file"]) for shard in self.manifest["shards"]]
         return datasets.load_dataset("parquet", data_files=files, split="train")
@@ -104,7 +104,7 @@ def encode(
         if found is not None and found.get("key") == job.key:
             damage = entry.damage(found)
             if damage is None:
-                replay(job.made, job.sources, found, entry.folder / DATA, REPLAYED)
+                replay(job.made, job.sources, found, entry.folder, REPLAYED)
                 return Encoded(entry.folder, found, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded anew")
         run = _workers(engine, jobs or cores(), job.tasks_at_most)
@@ -122,7 +122,7 @@ def encode(
             "engines": sorted({shard.engine for shard in shards}),
             "notices": notices,
         }
-        manifest = entry.publish(shards, manifest, job.spec.encode.file_format)
+        manifest = entry.publish(shards, manifest, job.spec.encode.form)
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
 
 
@@ -155,7 +155,7 @@ def estimate(
     maker = maker_of(job.made, only_reference=False)
     rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
     made = maker.make(rows)
-    table = table_of(made.documents, None, weights=False).ledger
+    table = table_of(made.documents, None).ledger
     all_rows = sum(stretch.rows for found in job.scans for stretch in found.stretches)
     known = all(found.stretches for found in job.scans)
     problems = Counter([d.reason for d in made.dropped] + [r.reason for r in made.rejected])
@@ -189,6 +189,10 @@ class Job:
             raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
         if spec.encode.overflow != "drop" and spec.max_length is None:
             raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
+        if spec.encode.trainer == "axolotl" and spec.encode.packing != "none":
+            raise SpecError("Axolotl loses the borders in packed rows; leave packing to its sample_packing")
+        if spec.encode.trainer != "transformers" and spec.encode.loss_weights:
+            raise SpecError(f"{spec.encode.trainer} has no use for loss_weights; leave them out")
         made = prepared(spec)
         sources = resolve(spec.data)
         total = sum(source.path.stat().st_size for source in sources)

@@ -30,6 +30,7 @@ from truetune.spec.run import RunSpec
 
 PATIENCE = 1 << 18
 """Characters; less than `check` has, for a worker is seldom started for few rows."""
+ORIGINS = ".origins.parquet"
 ARROW_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
 
@@ -91,10 +92,12 @@ def encode_shard(maker: DocumentMaker, task: Task, folder: Path) -> Shard:
     packs = None
     if spec.encode.packing == "best-fit" and spec.max_length is not None:
         packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
-    written = table(made.documents, packs, weights=spec.encode.loss_weights)
-    body = _body(written.table, spec.encode.file_format)
-    name = f"{task.number:05d}.{spec.encode.file_format}"
+    written = table(made.documents, packs, weights=spec.encode.loss_weights, trainer=spec.encode.trainer)
+    body = _body(written.table, spec.encode.form)
+    name = f"{task.number:05d}.{spec.encode.form}"
     atomic.write(folder / name, body)
+    if written.origins is not None:
+        atomic.write(folder / f"{task.number:05d}{ORIGINS}", _body(written.origins, "parquet"))
     encoded = {document.origin.row for document in made.documents}
     dropped = {drop.origin.row for drop in made.dropped} - encoded
     _lines(folder / f"{task.number:05d}.dropped.jsonl", (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as arrow
@@ -17,18 +17,31 @@ CONTEXT = -100
 """The label of a token that is not learned (torch's `ignore_index`)."""
 
 
+Trainer = Literal["transformers", "axolotl", "llama-factory"]
+
+
 class Made(NamedTuple):
     table: Any
     """pyarrow.Table"""
+    origins: Any
+    """pyarrow.Table of the columns that say where each row came from, where the other one must not have them; else
+    None"""
     ledger: Ledger
     """of the labels in the table"""
 
 
-def table(documents: Sequence[Document], packs: Sequence[Sequence[int]] | None, *, weights: bool) -> Made:
+def table(
+    documents: Sequence[Document],
+    packs: Sequence[Sequence[int]] | None,
+    *,
+    weights: bool = False,
+    trainer: Trainer = "transformers",
+) -> Made:
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
 
     In a pack, file, line and row are lists with one entry a document, and the first token of a document is never a
-    label: no document goes on into the next one.
+    label: no document goes on into the next one. Another trainer than `transformers` gets input_ids, labels and the
+    attention_mask that it knows documents by.
     """
     order = range(len(documents)) if packs is None else [i for pack in packs for i in pack]
     chosen = [documents[i] for i in order]
@@ -36,6 +49,7 @@ def table(documents: Sequence[Document], packs: Sequence[Sequence[int]] | None, 
     supervised = _joined([d.supervised for d in chosen], np.bool_)
     source = _joined([d.source for d in chosen], np.uint8)
     borders = bounds([len(d.ids) for d in chosen])
+    lengths = np.diff(borders)
     if packs is not None:
         supervised[borders[:-1]] = False
     rows = np.arange(len(chosen) + 1) if packs is None else bounds([len(pack) for pack in packs])
@@ -52,13 +66,23 @@ def table(documents: Sequence[Document], packs: Sequence[Sequence[int]] | None, 
         "line": arrow.array([d.origin.line for d in chosen], arrow.int64()),
         "row": arrow.array([d.origin.row for d in chosen], arrow.int64()),
     }
-    if packs is None:
-        return Made(arrow.table(columns | origins), ledger(source, supervised))
-    places = np.arange(len(ids)) - np.repeat(borders[:-1], np.diff(borders))
-    columns["position_ids"] = _lists(places.astype(np.int32), tokens)
-    columns["seq_lengths"] = _lists(np.diff(borders).astype(np.int32), rows)
-    columns |= {name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v) for name, v in origins.items()}
-    return Made(arrow.table(columns), ledger(source, supervised))
+    if packs is not None:
+        origins = {
+            name: arrow.ListArray.from_arrays(arrow.array(rows, arrow.int32()), v) for name, v in origins.items()
+        }
+        origins["seq_lengths"] = _lists(lengths.astype(np.int32), rows)
+    counts = ledger(source, supervised)
+    if trainer == "transformers":
+        if packs is not None:
+            places = np.arange(len(ids)) - np.repeat(borders[:-1], lengths)
+            columns["position_ids"] = _lists(places.astype(np.int32), tokens)
+        return Made(arrow.table(columns | origins), None, counts)
+    numbers = np.ones(len(lengths), dtype=np.int64)
+    if packs is not None:
+        numbers = np.arange(len(lengths)) - np.repeat(rows[:-1], np.diff(rows)) + 1
+    if packs is not None or trainer == "axolotl":
+        columns["attention_mask"] = _lists(np.repeat(numbers, lengths).astype(np.int32), tokens)
+    return Made(arrow.table(columns), arrow.table(origins), counts)
 
 
 def _joined(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:

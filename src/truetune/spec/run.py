@@ -45,6 +45,14 @@ class Encoding(_Part):
     """arrow: as `datasets.load_from_disk` takes it"""
     loss_weights: bool = False
     """Write a column loss_weights: the `weight` of each supervised token's message, 0 for context."""
+    trainer: Literal["transformers", "axolotl", "llama-factory"] = "transformers"
+    """Who reads the rows. transformers: all columns, which TRL takes too; the others refuse columns that they do not
+    know and want an attention_mask, so they get just what they take (LLaMA-Factory in the Arrow form)."""
+
+    @property
+    def form(self) -> Literal["parquet", "arrow"]:
+        """The kind of file that is written."""
+        return "arrow" if self.trainer == "llama-factory" else self.file_format
 
 
 class RunSpec(_Part):

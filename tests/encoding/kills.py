@@ -1,0 +1,109 @@
+"""`python -m tests.encoding.kills DATA TOKENIZER OUT`: encode, killed at every file operation in turn.
+
+A child is forked for each run; an audit hook sends it SIGKILL at its n-th operation inside OUT. After each kill the
+folder must hold nothing that passes for whole, or whole data; then the run is taken up again and must end well. Prints
+a line of JSON: the points, and what stood there after each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import truetune.encoding.run as encoding
+from truetune.encoding.entry import DATA, Entry
+from truetune.spec.run import RunSpec
+
+EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
+
+
+def forked(work: Callable[[], int]) -> int:
+    """What a child process makes of it: its exit code, or minus the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(work())
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed_at(point: int, out: Path, run: Callable[[], int]) -> Callable[[], int]:
+    """The run, killed before its operation number `point` in the folder."""
+
+    def work() -> int:
+        seen = 0
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal seen
+            if event in EVENTS and str(out) in str(arguments[0]):
+                seen += 1
+                if seen == point:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        return run()
+
+    return work
+
+
+def state(out: Path) -> str:
+    """What a reader finds: nothing, or the key of whole data."""
+    entry = Entry(out)
+    manifest = entry.manifest()
+    if manifest is None:
+        return "nothing"
+    damage = entry.damage(manifest)
+    if damage or names(out) != sorted(shard["file"] for shard in manifest["shards"]):
+        return f"DAMAGED: {damage or names(out)}"
+    return str(manifest["key"])
+
+
+def names(out: Path) -> list[str]:
+    """The shards."""
+    return sorted(path.name for path in (out / DATA).iterdir())
+
+
+def main(data: str, tokenizer: str, out: Path) -> None:
+    """Kill at each point, over an empty folder and over one that holds other data."""
+    encoding.STRETCH = 400
+
+    def run(**settings: object) -> int:
+        encoding.encode(RunSpec(data=data, tokenizer=tokenizer, **settings), out, jobs=1)
+        return 0
+
+    assert forked(run) == 0
+    wanted, new = names(out), state(out)
+    found: Counter[str] = Counter()
+    points = 0
+    for before in (None, {"max_length": 4096}):
+        point = 0
+        while True:
+            point += 1
+            shutil.rmtree(out)
+            if before is not None:
+                assert forked(lambda settings=before: run(**settings)) == 0
+            code = forked(killed_at(point, out, run))
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL, code
+            points += 1
+            here = state(out)
+            found["new" if here == new else here if here == "nothing" or "DAMAGED" in here else "old"] += 1
+            assert forked(run) == 0
+            assert state(out) == new
+            assert names(out) == wanted
+    print(json.dumps({"points": points, "found": found}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
