@@ -202,3 +202,55 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_encode(tmp_path: Path) -> None:
+    first = truetune(
+        "encode", DATA, "-t", TOKENIZER, "-o", tmp_path / "out", "--max-length", 512, "--packing", "best-fit"
+    )
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "200 rows encoded in " in first.stdout
+    assert "% full" in first.stdout
+    assert "stop token" in first.stdout
+    again = truetune(
+        "encode", DATA, "-t", TOKENIZER, "-o", tmp_path / "out", "--max-length", 512, "--packing", "best-fit"
+    )
+    assert "200 rows found again, every byte as written and rows encoded alike" in again.stdout
+    quiet = truetune("encode", DATA, "-t", TOKENIZER, "-q", TRUETUNE_CACHE=str(tmp_path / "cache"))
+    (folder,) = (tmp_path / "cache" / "encoded").iterdir()
+    assert quiet.stdout.strip() == str(folder)
+    assert (folder / "manifest.json").is_file()
+
+
+def test_encode_by_a_settings_file(tmp_path: Path) -> None:
+    settings = (
+        f"data: {DATA}\ntokenizer: {TOKENIZER}\nmax_length: 512\nencode: {{packing: best-fit, file-format: arrow}}\n"
+    )
+    (tmp_path / "run.yaml").write_text(settings)
+    done = truetune("encode", "run.yaml", "-o", "out", "--packing", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["inputs"]["settings"]["encode"]["packing"] == "none"
+    assert manifest["shards"][0]["file"] == "data-00000-of-00001.arrow"
+    (tmp_path / "run.yaml").write_text(settings.replace("packing", "pakcing"))
+    wrong = truetune("encode", "run.yaml", "-o", "out", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "there is no setting encode.pakcing; did you mean packing?" in wrong.stderr
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    done = truetune("encode", DATA, "-t", TOKENIZER, "-o", tmp_path / "out", "--dry-run")
+    assert done.returncode == 0
+    assert "of the first 200 rows: 200 examples" in done.stdout
+    assert "stop token" in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_encode_says_what_is_wrong(tmp_path: Path) -> None:
+    done = truetune("encode", BROKEN, "-t", TOKENIZER, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.startswith("truetune: error: ")
+    assert done.stderr.count("\n") == 1
+    skipped = truetune("encode", BROKEN, "-t", TOKENIZER, "-o", tmp_path / "out", "--on-error", "skip")
+    assert skipped.returncode == 0
+    assert "rows could not be encoded (rejected.jsonl says why)" in skipped.stdout

@@ -44,7 +44,9 @@ def test_the_whole_view_at_80_columns() -> None:
     answer = ("Yes", ".", "\n\n", "Un", "til\t", " 5", "\udce6\udc97", "\udca5", "<|im_end|>", "\n")
     template, user, said = Source.TEMPLATE, Source.USER, Source.ASSISTANT
     source = [template] * 3 + [user] * 3 + [template] * 5 + [said] * 8 + [Source.STOP, template]
-    example = Example(Conversation(Origin("data/chats.jsonl", 8, 7), "messages"), Rendering("", [0], (), (), [], [], turn=1))
+    example = Example(
+        Conversation(Origin("data/chats.jsonl", 8, 7), "messages"), Rendering("", [0], (), (), [], [], turn=1)
+    )
     token_view = TokenView(
         example=example, ids=np.arange(21, dtype=np.int32), source=np.array(source, dtype=np.uint8),
         supervised=np.array([False] * 11 + [True] * 9 + [False]), starts=np.zeros(21, dtype=np.int32),
