@@ -11,7 +11,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from truetune.checks.report import Report
-    from truetune.checks.run import Progress
     from truetune.spec.run import RunSpec
 
 FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
@@ -151,7 +149,9 @@ def check(
     for path in (output, html):
         if path is not None and not (folder := Path(path).resolve().parent).is_dir():
             raise UsageError(f"{path}: can't be written: there is no folder {folder}")
-    with _bar(off=no_progress or quiet) as progress:
+    from truetune.report.progress import checking
+
+    with checking(off=no_progress or quiet) as progress:
         report = run(spec, progress=progress)
     if html is not None:
         from truetune.report.html import page
@@ -258,13 +258,18 @@ def encode(
     from truetune.encoding.run import encode as run
     from truetune.encoding.run import estimate
     from truetune.report.encoded import render_encoded, render_estimate
+    from truetune.report.progress import encoding
 
     spec = _spec(options, quiet=quiet)
     if dry_run:
         render_estimate(estimate(spec, out, cache=cache), _console())
         return 0
-    with _encoding_bar(off=no_progress or quiet) as progress:
-        encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
+    try:
+        with encoding(off=no_progress or quiet) as progress:
+            encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
+    except KeyboardInterrupt:
+        click.echo("truetune: interrupted; run the same command again, and it goes on from here", err=True)
+        raise
     if quiet:
         click.echo(encoded.folder)
     else:
@@ -367,48 +372,6 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False)
-
-
-@contextmanager
-def _bar(*, off: bool) -> Iterator[Progress | None]:
-    """A progress bar on stderr, on a terminal alone."""
-    if off or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("checking"), BarColumn(), TextColumn("{task.fields[rows]:,} rows"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=None, rows=0)
-        yield lambda rows, done, total: shown.update(task, completed=done, total=total, rows=rows)
-
-
-@contextmanager
-def _encoding_bar(*, off: bool) -> Iterator[Callable[[str, int, int, int, int], None] | None]:
-    """A progress bar on stderr, on a terminal alone: rows and tokens a second, and the time left."""
-    if off or not sys.stderr.isatty():
-        yield None
-        return
-    import time
-
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task, began, what = shown.add_task("", total=None, speed=""), time.perf_counter(), ""
-
-        def tell(now: str, done: int, total: int, rows: int, tokens: int) -> None:
-            nonlocal began, what
-            if now != what:
-                began, what = time.perf_counter(), now
-                shown.reset(task)
-            seconds = max(time.perf_counter() - began, 0.001)
-            speed = f"{rows:,} rows, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s" if rows else ""
-            shown.update(task, description=now, completed=done, total=total, speed=speed)
-
-        yield tell
 
 
 def _encoded(text: str) -> bytes:

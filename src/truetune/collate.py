@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truetune.errors import DataError, TokenizerError, UsageError
+from truetune.render.rendering import IGNORED
 
 if TYPE_CHECKING:
     import torch
-
-IGNORED = -100
-"""The label of a token that is not learned."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole;
 special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
-`weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}` stands for t, n times; `{grouped: n}` and
-`{shuffled: n}` for n rows of several sources.
+`weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
+stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources.
 """
 
 from __future__ import annotations

@@ -344,3 +344,19 @@ def test_empty_data(tmp_path: Path) -> None:
         (tmp_path / name).write_text(body)
         with pytest.raises(DataError, match="the file holds no row"):
             encode(tmp_path / name, tmp_path / "o")
+
+
+def test_datasets_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    data = chats(tmp_path / "a.jsonl", ("q", "a"), ("r", "b"), ("s", "long " * 80))
+    encoded = encode(data, tmp_path / "p", max_length=40)
+    again = encode(data, tmp_path / "a", max_length=40, file_format="arrow")
+    rows = written(encoded)
+    assert len(rows) == 2
+    options = {"split": "train", "cache_dir": str(tmp_path / "cache")}
+    assert datasets.load_dataset(str(tmp_path / "p"), **options).to_list() == rows
+    files = f"{tmp_path}/p/data/*.parquet"
+    assert datasets.load_dataset("parquet", data_files=files, **options).to_list() == rows
+    assert datasets.load_from_disk(str(tmp_path / "a" / "data")).to_list() == rows
+    assert encoded.dataset().to_list() == again.dataset().to_list() == rows

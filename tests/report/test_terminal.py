@@ -12,8 +12,8 @@ from rich.console import Console
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import Lengths, Report
-from truetune.encoding.ledger import Ledger
 from truetune.data.conversation import Origin
+from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report.terminal import as_text, render_report, render_rules
 from truetune.report.text import share, visible, wrap

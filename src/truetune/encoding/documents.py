@@ -23,6 +23,7 @@ from truetune.spec.run import RunSpec
 
 CONTENT = np.ones(len(Source), dtype=np.bool_)
 CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+UNSUPERVISED = "nothing of it is supervised"
 
 
 class Document(NamedTuple):
@@ -90,14 +91,14 @@ class DocumentMaker:
                 made.rejected.append(Rejected(batch.examples[i].row, str(error)))
                 continue
             row = batch.examples[i].row
-            if row.problems and not found.documents:
+            if row.problems and not found.documents and all(d.reason == UNSUPERVISED for d in found.dropped):
                 made.rejected.append(Rejected(row, "; ".join(problem.text for problem in row.problems)))
                 continue
             made.documents += found.documents
             made.dropped += found.dropped
             made.shortened += found.shortened
             made.lost += found.lost
-        made.dropped += [Dropped(row.origin, 0, "it trains nothing") for row in rows if row.origin.row not in seen]
+        made.dropped += [Dropped(row.origin, 0, UNSUPERVISED) for row in rows if row.origin.row not in seen]
         return made
 
     def _forged(self, batch: Batch) -> dict[int, int]:
@@ -135,7 +136,7 @@ class DocumentMaker:
             if part.supervised.any():
                 made.documents.append(part)
             else:
-                made.dropped.append(Dropped(row.origin, len(part.ids), "nothing of it is supervised"))
+                made.dropped.append(Dropped(row.origin, len(part.ids), UNSUPERVISED))
 
     def _document(self, batch: Batch, i: int, forged: int | None) -> Document:
         if forged is not None:

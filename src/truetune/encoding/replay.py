@@ -19,9 +19,9 @@ from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
 from truetune.encoding.entry import DATA, ORIGIN
 from truetune.encoding.shard import maker_of
-from truetune.encoding.table import CONTEXT
 from truetune.errors import DataError
 from truetune.render.probes import Probes
+from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 
 SHARDS = 2
@@ -90,7 +90,7 @@ def _table(path: Path) -> Any:
 
 def _compare(row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]) -> None:
     packed = [(ids, labels[1:]) for ids, labels in written]
-    labels = [[id if s else CONTEXT for id, s in zip(d.ids.tolist(), d.supervised.tolist(), strict=True)] for d in made]
+    labels = [[id if s else IGNORED for id, s in zip(d.ids.tolist(), d.supervised.tolist(), strict=True)] for d in made]
     again = [(document.ids.tolist(), own[1:]) for document, own in zip(made, labels, strict=True)]
     if sorted(packed) != sorted(again):
         raise DataError(

@@ -271,6 +271,9 @@ def _run(job: Job, entry: Entry, run: Run, progress: Progress | None, *, only_re
         if progress is not None:
             progress("encoding", done, total, rows, tokens)
 
+    if progress is not None:
+        progress("encoding", 0, total, 0, 0)
+
     def missing() -> Iterator[Task]:
         for task, size in job.tasks():
             sizes[task.number] = size

@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from truetune.encoding.documents import Document
 from truetune.encoding.engines import bounds
 from truetune.encoding.ledger import Ledger, ledger
-
-CONTEXT = -100
-"""The label of a token that is not learned (torch's `ignore_index`)."""
-
+from truetune.render.rendering import IGNORED
 
 Trainer = Literal["transformers", "axolotl", "llama-factory"]
 
 
-class Made(NamedTuple):
+class Written(NamedTuple):
     table: Any
     """pyarrow.Table"""
     origins: Any
@@ -36,7 +33,7 @@ def table(
     *,
     weights: bool = False,
     trainer: Trainer = "transformers",
-) -> Made:
+) -> Written:
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
 
     In a pack, file, line and row are lists with one entry a document, and the first token of a document is never a
@@ -56,7 +53,7 @@ def table(
     tokens = borders[rows]
     columns = {
         "input_ids": _lists(ids, tokens),
-        "labels": _lists(np.where(supervised, ids, np.int32(CONTEXT)), tokens),
+        "labels": _lists(np.where(supervised, ids, np.int32(IGNORED)), tokens),
     }
     if weights:
         given = _joined([d.weights for d in chosen if d.weights is not None], np.float32)
@@ -76,13 +73,13 @@ def table(
         if packs is not None:
             places = np.arange(len(ids)) - np.repeat(borders[:-1], lengths)
             columns["position_ids"] = _lists(places.astype(np.int32), tokens)
-        return Made(arrow.table(columns | origins), None, counts)
+        return Written(arrow.table(columns | origins), None, counts)
     numbers = np.ones(len(lengths), dtype=np.int64)
     if packs is not None:
         numbers = np.arange(len(lengths)) - np.repeat(rows[:-1], np.diff(rows)) + 1
     if packs is not None or trainer == "axolotl":
         columns["attention_mask"] = _lists(np.repeat(numbers, lengths).astype(np.int32), tokens)
-    return Made(arrow.table(columns), arrow.table(origins), counts)
+    return Written(arrow.table(columns), arrow.table(origins), counts)
 
 
 def _joined(arrays: list[NDArray[Any]], kind: type) -> NDArray[Any]:

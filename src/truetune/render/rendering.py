@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+IGNORED = -100
+"""The label of a token that is not learned: torch's `ignore_index`."""
+
 
 class Source(IntEnum):
     """What a character or a token is, by where it came from; the rows of the ledger."""

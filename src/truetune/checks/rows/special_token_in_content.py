@@ -25,8 +25,8 @@ data:
 ```
 
 ## Fix safety
-Encoding such strings as plain text (`split_special_tokens`, or a space inside them) keeps the words. Dropping the rows
-is safe.
+`truetune encode --content-specials text` encodes such strings as the characters that stand there, and leaves the
+template's own control tokens alone. Dropping the rows is safe.
 
 ## References
 - huggingface/transformers#29279, huggingface/transformers#47822, google-deepmind/gemma#770
@@ -81,7 +81,7 @@ class SpecialTokenInContent(Rule):
             forged = self.turning & self.tokens.keys()
             yield self.finding(
                 f"{len(self.odd):,} of {self.rows:,} rows hold control tokens inside their content: {names}",
-                "drop these rows, or break the strings up so that they are encoded as plain text",
+                "drop these rows, or encode them with truetune encode --content-specials text",
                 severity="error" if forged else "warning",
                 evidence=[f"{', '.join(sorted(forged))} ends turns" if forged else "none of them ends a turn"],
                 cases=self.cases,

@@ -1,0 +1,50 @@
+"""Progress bars on stderr, on a terminal alone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+from truetune.checks.run import Progress as Checking
+from truetune.encoding.run import Progress as Encoding
+
+
+@contextmanager
+def checking(*, off: bool) -> Iterator[Checking | None]:
+    """Rows, and the time left."""
+    if off or not sys.stderr.isatty():
+        yield None
+        return
+    with _bar(TextColumn("checking"), TextColumn("{task.fields[rows]:,} rows")) as bar:
+        task = bar.add_task("", total=None, rows=0)
+        yield lambda rows, done, total: bar.update(task, completed=done, total=total, rows=rows)
+
+
+@contextmanager
+def encoding(*, off: bool) -> Iterator[Encoding | None]:
+    """Rows and tokens, both a second too, and the time left."""
+    if off or not sys.stderr.isatty():
+        yield None
+        return
+    with _bar(TextColumn("{task.description}"), TextColumn("{task.fields[speed]}")) as bar:
+        task, began, what = bar.add_task("", total=None, speed=""), 0.0, ""
+
+        def tell(now: str, done: int, total: int, rows: int, tokens: int) -> None:
+            nonlocal began, what
+            if now != what:
+                began, what = time.perf_counter(), now
+                bar.reset(task)
+            seconds = max(time.perf_counter() - began, 0.001)
+            speed = f"{rows:,} rows, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s" if rows else ""
+            bar.update(task, description=now, completed=done, total=total, speed=speed)
+
+        yield tell
+
+
+def _bar(before: ProgressColumn, after: ProgressColumn) -> Progress:
+    return Progress(before, BarColumn(), after, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
