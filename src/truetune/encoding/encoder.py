@@ -149,43 +149,52 @@ class Encoder:
         return Flat(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
 
     def _placed(self, found: Flat, texts: list[str], prefix: str) -> Encoded:
-        """With the starts: by the bytes that the ids spell, for texts that they do not spell by the offsets."""
-        raw = np.frombuffer("".join(texts).encode("utf-8", "surrogatepass"), dtype=np.uint8)
-        first = (raw & 0xC0) != 0x80
-        character = np.cumsum(first, dtype=np.int64) - 1
-        borders = bounds([len(text) for text in texts])
-        byte_borders = borders if len(raw) == borders[-1] else np.append(np.flatnonzero(first), len(raw))[borders]
-
-        spelled = self.vocabulary.bytes(found.ids)
-        ends = bounds(self.vocabulary.lengths[found.ids])
+        """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it."""
         counts = np.diff(found.offsets)
+        ends = bounds(self.vocabulary.lengths_of(found.ids))
+        starts = ends[:-1] - np.repeat(ends[found.offsets[:-1]], counts)
+        sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        easy = np.fromiter(map(str.isascii, texts), dtype=np.bool_, count=len(texts)) & self.vocabulary.exact
+        easy &= np.diff(ends[found.offsets]) == sizes
+        others = np.flatnonzero(~easy)
+        if len(others):
+            mask = np.repeat(~easy, counts)
+            theirs = Flat(found.ids[mask], bounds(counts[others]))
+            starts[mask] = self._compared(theirs, [texts[i] for i in others.tolist()], prefix)
+        return Encoded(found.ids, found.offsets, starts.astype(np.int32))
+
+    def _compared(self, found: Flat, texts: list[str], prefix: str) -> NDArray[np.int64]:
+        """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets."""
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        raw = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        borders, byte_borders = bounds([len(text) for text in texts]), bounds([len(text) for text in encoded])
+        ends = bounds(self.vocabulary.lengths_of(found.ids))
+        counts, spelled = np.diff(found.offsets), self.vocabulary.bytes(found.ids)
         odd = np.diff(ends[found.offsets]) != np.diff(byte_borders)
         """texts that their ids do not spell"""
-        if odd.any() or not np.array_equal(spelled, raw):
-            kept = np.repeat(~odd, np.diff(byte_borders))
-            same = np.ones(len(raw), dtype=np.bool_)
-            same[kept] = raw[kept] == spelled[np.repeat(~odd, np.diff(ends[found.offsets]))]
-            odd[np.repeat(np.arange(len(texts)), np.diff(byte_borders))[~same]] = True
+        kept = np.repeat(~odd, np.diff(byte_borders))
+        same = np.ones(len(raw), dtype=np.bool_)
+        same[kept] = raw[kept] == spelled[np.repeat(~odd, np.diff(ends[found.offsets]))]
+        odd[np.repeat(np.arange(len(texts)), np.diff(byte_borders))[~same]] = True
         shift = np.repeat(ends[found.offsets[:-1]] - byte_borders[:-1], counts)
-        """where a text's bytes stand among those that are spelled, and where in `raw`"""
+        """from where a text's bytes stand in `raw` to where they stand in `spelled`"""
         places = np.clip(ends[:-1] - shift, 0, max(len(raw) - 1, 0))
-        starts = character[places] if len(raw) else np.zeros_like(places)
-        starts -= np.repeat(borders[:-1], counts)
+        starts = (_characters(raw)[places] if len(raw) else places) - np.repeat(borders[:-1], counts)
         for i in np.flatnonzero(odd).tolist():
             starts[found.offsets[i] : found.offsets[i + 1]] = self._one(found.of(i), texts[i], prefix)
-        return Encoded(found.ids, found.offsets, starts.astype(np.int32))
+        return np.asarray(starts)
 
     def _one(self, ids: NDArray[np.int32], text: str, prefix: str) -> NDArray[np.int64]:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""
-        raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths[ids]
+        raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths_of(ids)
         if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
-            places = _characters(raw)[np.maximum(np.cumsum(lengths) - lengths - 1, 0)]
-            return np.asarray(places)
+            places = np.maximum(np.cumsum(lengths) - lengths - 1, 0)
+            return np.asarray(_characters(np.frombuffer(raw, dtype=np.uint8))[places])
         encoding = self.backend.encode(prefix + text, add_special_tokens=False)
         places = np.array([start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64)
         return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))
 
 
-def _characters(raw: bytes) -> NDArray[np.int64]:
-    """(bytes,) the index of the character that each byte belongs to."""
-    return np.cumsum((np.frombuffer(raw, dtype=np.uint8) & 0xC0) != 0x80) - 1
+def _characters(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """(bytes,) of UTF-8 -> (bytes,) the index of the character that each belongs to."""
+    return np.cumsum((raw & 0xC0) != 0x80, dtype=np.int64) - 1
