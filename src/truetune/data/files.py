@@ -10,9 +10,10 @@ import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
+from truetune.data.remote import Place, Remote, place
 from truetune.errors import DataError
 
 KINDS = {
@@ -30,7 +31,7 @@ NOT_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "sta
 class Source(NamedTuple):
     """One file of rows."""
 
-    path: Path
+    path: Place
     kind: str
     """jsonl, json, csv, parquet or arrow"""
 
@@ -39,14 +40,14 @@ def resolve(paths: Iterable[str]) -> list[Source]:
     """The files, in order. Raises DataError for a path that is not there or holds no data."""
     found: list[Source] = []
     for name in paths:
-        path = Path(name).expanduser()
+        path = place(name)
+        name = str(path) if isinstance(path, Remote) else name
         if path.is_dir():
             found += _folder(path)
         elif path.is_file():
             found.append(Source(path, kind_of(path)))
         elif glob.has_magic(name):
-            matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
-            files = [match for match in matches if match.is_file()]
+            files = _files(_matches(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
             found += [Source(match, kind_of(match)) for match in files]
@@ -55,7 +56,15 @@ def resolve(paths: Iterable[str]) -> list[Source]:
     return found
 
 
-def kind_of(path: Path) -> str:
+def _matches(pattern: Place) -> Iterable[Place]:
+    return pattern.expanded() if isinstance(pattern, Remote) else map(Path, glob.glob(str(pattern), recursive=True))
+
+
+def _files(found: Iterable[Place]) -> list[Place]:
+    return sorted((path for path in found if path.is_file()), key=str)
+
+
+def kind_of(path: Place) -> str:
     """By the name, else by the first bytes. Raises DataError where neither tells."""
     if named := _kind_by_name(path):
         return named
@@ -71,15 +80,15 @@ def kind_of(path: Path) -> str:
     raise DataError(f"{path}: unknown kind of file; expected one of {known}, or one of these with {', '.join(PACKED)}")
 
 
-def open_raw(path: Path) -> IO[bytes]:
-    """The bytes of a file as they stand on disk. Raises DataError where it can't be opened."""
+def open_raw(path: Place) -> IO[bytes]:
+    """The bytes of a file as they are stored. Raises DataError where it can't be opened."""
     try:
         return path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
 
 
-def unpacked(raw: IO[bytes], path: Path) -> IO[bytes]:
+def unpacked(raw: IO[bytes], path: Place) -> IO[bytes]:
     """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
     raw.seek(0)
     openers: dict[str, Callable[[IO[bytes]], Any]] = {
@@ -96,12 +105,12 @@ def _zst(raw: IO[bytes]) -> IO[bytes]:
     return unpacked_zst(raw)
 
 
-def _kind_by_name(path: Path) -> str | None:
-    name = path.with_suffix("") if path.suffix.lower() in PACKED else path
-    return KINDS.get(name.suffix.lower())
+def _kind_by_name(path: Place) -> str | None:
+    name = PurePath(path.name)
+    return KINDS.get((name.with_suffix("") if name.suffix.lower() in PACKED else name).suffix.lower())
 
 
-def _folder(folder: Path) -> list[Source]:
+def _folder(folder: Place) -> list[Source]:
     """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
     splits = folder / "dataset_dict.json"
     if splits.is_file():
@@ -114,17 +123,17 @@ def _folder(folder: Path) -> list[Source]:
         return [Source(folder / entry["filename"], "arrow") for entry in _described(state, "_data_files")]
     found = [
         Source(path, kind)
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name not in NOT_ROWS and (kind := _kind_by_name(path))
+        for path in _files(folder.iterdir())
+        if path.name not in NOT_ROWS and (kind := _kind_by_name(path))
     ]
     if not found:
-        below = next((path for path in sorted(folder.rglob("*")) if path.is_file() and _kind_by_name(path)), None)
+        below = next((path for path in _files(folder.rglob("*")) if _kind_by_name(path)), None)
         hint = f"; there are some below: name {below.parent}" if below else ""
         raise DataError(f"{folder}: no data file in this folder; expected {', '.join(KINDS)}{hint}")
     return found
 
 
-def _described(path: Path, key: str) -> list[Any]:
+def _described(path: Place, key: str) -> list[Any]:
     try:
         found: list[Any] = json.loads(path.read_text(encoding="utf-8"))[key]
     except (ValueError, KeyError, TypeError) as error:
@@ -132,12 +141,14 @@ def _described(path: Path, key: str) -> list[Any]:
     return found
 
 
-def _near(name: str, path: Path) -> str:
+def _near(name: str, path: Place) -> str:
+    if isinstance(path, Remote):
+        return ""
     siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, siblings, n=1)
     if near:
         return f"; did you mean {path.parent / near[0]}?"
     of_the_hub = len(path.parts) == 2 and not path.parent.exists() and _kind_by_name(path) is None
-    if of_the_hub or "://" in name:
+    if of_the_hub:
         return "; for a data set of the hub or the web, download it first (truetune does not use the network)"
     return ""

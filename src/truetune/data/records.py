@@ -7,11 +7,11 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, unpacked
 from truetune.data.json_text import mended
+from truetune.data.remote import Place
 from truetune.data.window import Window, not_utf8, shown
 from truetune.errors import DataError
 
@@ -48,12 +48,12 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def is_array(path: Path, raw: IO[bytes]) -> bool:
+def is_array(path: Place, raw: IO[bytes]) -> bool:
     """Is it one JSON array? They are often called .jsonl."""
     return unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
 
 
-def lines(file: IO[bytes], path: Path, first: int = 1, offset: int = 0) -> Iterator[Record]:
+def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iterator[Record]:
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decode = json.JSONDecoder().raw_decode
     for number, line in enumerate(file, first):
@@ -70,7 +70,7 @@ def lines(file: IO[bytes], path: Path, first: int = 1, offset: int = 0) -> Itera
         offset += len(line)
 
 
-def _odd_line(line: bytes, number: int, offset: int, path: Path) -> Record:
+def _odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
         text = (line.removeprefix(BOM) if number == 1 else line).decode()
@@ -82,7 +82,7 @@ def _odd_line(line: bytes, number: int, offset: int, path: Path) -> Record:
         return Record(number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}"))
 
 
-def _json(path: Path, raw: IO[bytes]) -> Iterator[Record]:
+def _json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
     """An array of rows, an object that holds one, or rows one after the other; decoded one by one."""
     window = Window(unpacked(raw, path), path)
     first = window.peek()
@@ -110,7 +110,7 @@ def _array(window: Window) -> Iterator[Record]:
     window.close("]")
 
 
-def _csv(lines: IO[bytes], path: Path) -> Iterator[Record]:
+def _csv(lines: IO[bytes], path: Place) -> Iterator[Record]:
     csv.field_size_limit(1 << 30)
     reader = csv.reader(_decoded(lines, path), delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
     line = 1
@@ -132,7 +132,7 @@ def _csv(lines: IO[bytes], path: Path) -> Iterator[Record]:
         raise DataError(f"{path}:{line}: not CSV: {error}") from None
 
 
-def _decoded(lines: IO[bytes], path: Path) -> Iterator[str]:
+def _decoded(lines: IO[bytes], path: Place) -> Iterator[str]:
     offset = 0
     for number, line in enumerate(lines, 1):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from truetune.data.conversation import Conversation, Origin
@@ -57,6 +57,11 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
                 found.append(Stretch(start, start + len(block), line, rows))
                 start, line = start + len(block), line + count
     return Scan(digest.hexdigest(), tuple(found))
+
+
+def one_by_one(sources: Sequence[Source], size: int, progress: Callable[[int], None]) -> list[Scan]:
+    """`scan` of each file."""
+    return [scan(source, size, progress) for source in sources]
 
 
 def read_stretch(

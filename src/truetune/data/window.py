@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from pathlib import Path
 from typing import IO, Any
 
 from truetune.data.columns import NAMES
 from truetune.data.json_text import mended
+from truetune.data.remote import Place
 from truetune.errors import DataError
 
 CHUNK = 1 << 20
@@ -20,7 +20,7 @@ _OBJECTS = re.compile(r"\[\s*\{")
 class Window:
     """Raises DataError, with the line, where the text is no JSON or no UTF-8."""
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
+    def __init__(self, file: IO[bytes], path: Place) -> None:
         self.path = path
         self.line = 1
         self._file = file
@@ -120,7 +120,7 @@ class Window:
         self._counted = at
 
 
-def not_utf8(path: Path, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
+def not_utf8(path: Place, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
     """`offset`: how many bytes of the text stand before what was decoded."""
     byte, at = error.object[error.start], offset + error.start
     return DataError(f"{path}:{line}: not UTF-8 (byte 0x{byte:02x} at byte {at} of the text); save the file as UTF-8")

@@ -1,34 +1,47 @@
 """Entry: a folder that holds encoded data whole, or the parts of a run that can be taken up again.
 
-manifest.json    what is here, and everything that shaped it; written last, so without it nothing is whole
-data/            the shards
-dropped.jsonl    examples that are not written, and why
-rejected.jsonl   rows that could not be read, rendered or encoded, and why
-.work/           a run that has not ended
-.lock            held while a run writes
+On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
+can be moved.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import filelock
 
 from truetune.data import atomic
+from truetune.data.remote import Place, Remote, place
 from truetune.encoding.key import file_digest
+from truetune.encoding.layout import (
+    ASIDE,
+    DATA,
+    LOCK,
+    MANIFEST,
+    ORIGIN,
+    OWN,
+    WORK,
+    described,
+    manifest_of,
+    understood,
+)
+from truetune.encoding.objects import ObjectEntry
 from truetune.encoding.shard import ORIGINS, Shard
 from truetune.errors import DataError, UsageError
 
-FORMAT = 1
-"""Of manifest.json."""
-MANIFEST, DATA, ORIGIN, WORK, LOCK = "manifest.json", "data", "origins", ".work", ".lock"
-ASIDE = ("dropped.jsonl", "rejected.jsonl")
-OWN = {MANIFEST, DATA, ORIGIN, WORK, LOCK, *ASIDE}
+
+class Folder(NamedTuple):
+    """Where the parts of a run stand on a disk."""
+
+    path: Path
+
+    def write(self, name: str, body: Any) -> None:
+        atomic.write(self.path / name, body)
 
 
 class Entry:
@@ -54,12 +67,11 @@ class Entry:
     def manifest(self) -> dict[str, Any] | None:
         """What the folder holds; None where it is not whole."""
         try:
-            found = json.loads((self.folder / MANIFEST).read_bytes())
-        except (FileNotFoundError, ValueError):
+            return understood((self.folder / MANIFEST).read_bytes())
+        except FileNotFoundError:
             return None
-        return found if isinstance(found, dict) and found.get("format") == FORMAT else None
 
-    def damage(self, manifest: dict[str, Any]) -> str | None:
+    def damage(self, manifest: Mapping[str, Any]) -> str | None:
         """The first shard that is not as it was written; None where all are. Reads every byte."""
         for shard in manifest["shards"]:
             path = self.folder / DATA / shard["file"]
@@ -86,7 +98,15 @@ class Entry:
             part.unlink()
         return found
 
-    def publish(self, shards: Sequence[Shard], manifest: dict[str, Any], form: str) -> dict[str, Any]:
+    def store(self) -> Folder:
+        """Where the shards of the run that has begun are written."""
+        return Folder((self.work / DATA).absolute())
+
+    def origins(self, shard: Mapping[str, Any]) -> Path:
+        """Where each row of a shard came from, if its own file does not say it."""
+        return self.folder / ORIGIN / f"{shard['number']:05d}.parquet"
+
+    def publish(self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str) -> dict[str, Any]:
         """Put the shards of a finished run in the place of what stood there. Raises OSError."""
         staged, replaced = self.work / "staged", self.work / "replaced"
         for folder in (staged, replaced):
@@ -100,12 +120,12 @@ class Entry:
             if origins.is_file():
                 origins.rename(staged / ORIGIN / f"{shard.number:05d}.parquet")
         if form == "arrow":
-            _describe(staged / DATA, names, manifest["key"])
+            for name, text in described(names, facts["key"]).items():
+                atomic.write(staged / DATA / name, text)
         for name in ASIDE:
             parts = [self.work / DATA / f"{shard.number:05d}.{name}" for shard in shards]
             atomic.write(staged / name, b"".join(part.read_bytes() for part in parts if part.is_file()))
-        listed = [{**shard.__dict__, "file": name} for shard, name in zip(shards, names, strict=True)]
-        body = json.dumps({"format": FORMAT, **manifest, "shards": listed}, indent=1, ensure_ascii=False).encode()
+        body = manifest_of(shards, names, facts)
         atomic.write(staged / MANIFEST, body)
 
         (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -123,9 +143,18 @@ class Entry:
         return published
 
 
-def opened(folder: str | Path) -> tuple[Path, dict[str, Any]]:
+AnyEntry = Entry | ObjectEntry
+
+
+def entry_of(folder: str | Path | Remote) -> AnyEntry:
+    """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
+    where = place(folder)
+    return ObjectEntry(where) if isinstance(where, Remote) else Entry(where)
+
+
+def opened(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
     """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
-    entry = Entry(Path(folder))
+    entry = entry_of(folder)
     manifest = entry.manifest()
     if manifest is None:
         raise DataError(f"{folder}: holds no whole encoded data (no {MANIFEST}); run truetune encode again")
@@ -135,13 +164,3 @@ def opened(folder: str | Path) -> tuple[Path, dict[str, Any]]:
 def _name(i: int, count: int, form: str) -> str:
     """As `datasets` names them: a split for `load_dataset`, plain for `load_from_disk`."""
     return f"{'train' if form == 'parquet' else 'data'}-{i:05d}-of-{count:05d}.{form}"
-
-
-def _describe(folder: Path, names: Sequence[str], key: str) -> None:
-    """What `datasets.load_from_disk` reads beside the Arrow files."""
-    state: dict[str, Any] = {
-        **{"_data_files": [{"filename": name} for name in names], "_fingerprint": key[:16], "_split": "train"},
-        **{"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False},
-    }
-    atomic.write(folder / "state.json", json.dumps(state).encode())
-    atomic.write(folder / "dataset_info.json", b"{}")

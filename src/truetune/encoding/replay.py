@@ -14,10 +14,12 @@ from pyarrow import parquet
 from truetune.data.conversation import Conversation
 from truetune.data.files import Source, open_raw
 from truetune.data.records import records
+from truetune.data.remote import Place
 from truetune.data.rows import conversations
 from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
-from truetune.encoding.entry import DATA, ORIGIN
+from truetune.encoding.entry import AnyEntry
+from truetune.encoding.layout import DATA
 from truetune.encoding.shard import maker_of
 from truetune.errors import DataError
 from truetune.render.probes import Probes
@@ -28,7 +30,7 @@ SHARDS = 2
 """Shards that the rows are taken from: each is read whole."""
 
 
-def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], folder: Path, count: int) -> None:
+def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], entry: AnyEntry, count: int) -> None:
     """Encode `count` random rows again, by `tokenizers` alone.
 
     Of a file that can only be read from its start, they are among those of its first shard. Raises DataError where one
@@ -39,7 +41,7 @@ def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], fo
     by_name = {str(source.path): source for source in sources}
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         wanted = {shard["row"] + random.randrange(shard["rows"]) for _ in range(count // SHARDS)}
-        written = _written(folder, shard, wanted)
+        written = _written(entry, shard, wanted)
         for row in _rows(made.spec, by_name[shard["source"]], shard, wanted):
             _compare(row, maker.make([row]).documents, written.get(row.origin.row, []))
 
@@ -62,10 +64,10 @@ def _rows(spec: RunSpec, source: Source, shard: dict[str, Any], wanted: set[int]
         return [row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted]
 
 
-def _written(folder: Path, shard: dict[str, Any], rows: set[int]) -> dict[int, list[tuple[list[int], list[int]]]]:
+def _written(entry: AnyEntry, shard: dict[str, Any], rows: set[int]) -> dict[int, list[tuple[list[int], list[int]]]]:
     """(ids, labels) of each document of these rows."""
-    table = _table(folder / DATA / shard["file"])
-    origins = table if "row" in table.column_names else _table(folder / ORIGIN / f"{shard['number']:05d}.parquet")
+    table = _table(entry.folder / DATA / shard["file"])
+    origins = table if "row" in table.column_names else _table(entry.origins(shard))
     packed = "seq_lengths" in origins.column_names
     found: dict[int, list[tuple[list[int], list[int]]]] = {}
     for i, value in enumerate(origins.column("row").to_pylist()):
@@ -81,11 +83,9 @@ def _written(folder: Path, shard: dict[str, Any], rows: set[int]) -> dict[int, l
     return found
 
 
-def _table(path: Path) -> Any:
-    if path.suffix == ".parquet":
-        return parquet.read_table(path)
-    with arrow.memory_map(str(path)) as file:
-        return arrow.ipc.open_stream(file).read_all()
+def _table(path: Place) -> Any:
+    with arrow.memory_map(str(path)) if isinstance(path, Path) else arrow.BufferReader(path.read_bytes()) as file:
+        return parquet.read_table(file) if path.suffix == ".parquet" else arrow.ipc.open_stream(file).read_all()
 
 
 def _compare(row: Conversation, made: list[Document], written: list[tuple[list[int], list[int]]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
@@ -14,22 +14,28 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.data.files import Source, open_raw, resolve
 from truetune.data.records import records
+from truetune.data.remote import Place, Remote, place
 from truetune.data.rows import conversations, read
-from truetune.data.stretches import Scan, scan
+from truetune.data.stretches import Scan, one_by_one
+from truetune.encoding import on_ray
 from truetune.encoding.engines import EnginesDiffer
-from truetune.encoding.entry import DATA, Entry
+from truetune.encoding.entry import AnyEntry, entry_of
 from truetune.encoding.key import inputs_of, key_of
+from truetune.encoding.layout import DATA
 from truetune.encoding.ledger import Ledger
 from truetune.encoding.replay import replay
 from truetune.encoding.shard import Shard, Task, ledger_of, maker_of
 from truetune.encoding.table import table as table_of
-from truetune.encoding.workers import Run, cores, in_processes, in_turn, on_ray
+from truetune.encoding.workers import Run, cores, in_processes, in_turn
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
 STRETCH = 1 << 23
 """Bytes of data that make one shard."""
+SHARDS, LARGEST = 10_000, 1 << 26
+"""Shards that data beyond 80 GB is cut into, if none of them gets more bytes than this: a worker holds one whole, in
+about 1 GB at the largest."""
 LONG = 1 << 10
 """Bytes of data a token of max_length that make one shard, where rows are packed: some hundred packs, so that the last
 one, which may be half empty, weighs little."""
@@ -41,6 +47,10 @@ REPLAYED = 8
 SAMPLED = 1000
 """Rows that a dry run encodes."""
 
+Name = str | PathLike[str] | Remote
+Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[Scan]]
+ENGINES: dict[str, Scans] = {"local": one_by_one, "ray": on_ray.scans}
+"""How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
 
@@ -49,7 +59,7 @@ Progress = Callable[[str, int, int, int, int], None]
 class Encoded:
     """The result of `truetune.encode`."""
 
-    folder: Path
+    folder: Place
     manifest: dict[str, Any]
     reused: bool
     """It was there already, and is proved to be the same."""
@@ -80,14 +90,16 @@ class Encoded:
 
 def encode(
     spec: RunSpec,
-    out: str | PathLike[str] | None = None,
+    out: Name | None = None,
     *,
-    cache: str | PathLike[str] | None = None,
+    cache: Name | None = None,
     jobs: int | None = None,
     engine: str = "local",
     progress: Progress | None = None,
 ) -> Encoded:
     """Encode the rows of `spec` into the folder `out`, else into a folder of `cache` that is named by its key.
+
+    Either may be the URI of a folder in a store (s3://bucket/folder), as the data may be.
 
     What is already there and made from the same inputs is checked (every byte, and some rows encoded again) and kept.
     An interrupted run goes on where it stopped. `jobs` processes share the work (default: one a core); with the engine
@@ -96,18 +108,20 @@ def encode(
     Raises SpecError, TokenizerError, DataError, TemplateError or UsageError.
     """
     started = time.perf_counter()
-    job = Job.of(spec, progress)
-    entry = Entry(Path(out) if out is not None else Path(cache or home()) / job.key[:20])
+    if engine not in ENGINES:
+        raise UsageError(f"engine {engine}: expected {' or '.join(ENGINES)}")
+    job = Job.of(spec, progress, ENGINES[engine])
+    entry = _entry(out, cache, job.key)
     with entry.locked():
         notices: list[str] = []
         found = entry.manifest()
         if found is not None and found.get("key") == job.key:
             damage = entry.damage(found)
             if damage is None:
-                replay(job.made, job.sources, found, entry.folder, REPLAYED)
+                replay(job.made, job.sources, found, entry, REPLAYED)
                 return Encoded(entry.folder, found, True, (), time.perf_counter() - started)
             notices.append(f"{damage}: all is encoded anew")
-        run = _workers(engine, jobs or cores(), job.tasks_at_most)
+        run = _workers(engine, jobs, job.tasks_at_most)
         try:
             shards = _run(job, entry, run, progress, only_reference=False)
         except EnginesDiffer as difference:
@@ -130,7 +144,7 @@ def encode(
 class Estimate:
     """What a run would write, from its first rows."""
 
-    folder: Path
+    folder: Place
     reused: bool
     """The folder holds it already."""
     rows: int
@@ -146,12 +160,10 @@ class Estimate:
         return self.ledger.total
 
 
-def estimate(
-    spec: RunSpec, out: str | PathLike[str] | None = None, *, cache: str | PathLike[str] | None = None
-) -> Estimate:
+def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = None) -> Estimate:
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
-    job = Job.of(spec, None)
-    entry = Entry(Path(out) if out is not None else Path(cache or home()) / job.key[:20])
+    job = Job.of(spec, None, one_by_one)
+    entry = _entry(out, cache, job.key)
     maker = maker_of(job.made, only_reference=False)
     rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
     made = maker.make(rows)
@@ -183,7 +195,7 @@ class Job:
     key: str
 
     @classmethod
-    def of(cls, spec: RunSpec, progress: Progress | None) -> Job:
+    def of(cls, spec: RunSpec, progress: Progress | None, scanned_by: Scans) -> Job:
         """Read the tokenizer, and every byte of the data once."""
         if spec.encode.packing != "none" and spec.max_length is None:
             raise SpecError("packing needs max_length, the length of a packed row; give --max-length")
@@ -196,7 +208,9 @@ class Job:
         made = prepared(spec)
         sources = resolve(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
-        size = max(STRETCH, LONG * (spec.max_length or 0)) if spec.encode.packing != "none" else STRETCH
+        size = max(STRETCH, min(LARGEST, total // SHARDS))
+        if spec.encode.packing != "none":
+            size = max(size, LONG * (spec.max_length or 0))
         done = 0
 
         def read(count: int) -> None:
@@ -205,7 +219,7 @@ class Job:
             if progress is not None:
                 progress("reading", done, total, 0, 0)
 
-        scans = [scan(source, size, read) for source in sources]
+        scans = scanned_by(sources, size, read)
         for source, found in zip(sources, scans, strict=True):
             if source.path.stat().st_size == 0 or (found.stretches and not any(s.rows for s in found.stretches)):
                 raise DataError(f"{source.path}: the file holds no row")
@@ -241,24 +255,27 @@ class Job:
                 raise DataError(f"{source.path}: the file holds no row")
 
 
-def home() -> Path:
+def home() -> Place:
     """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
     import os
 
     root = os.environ.get("TRUETUNE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truetune"
-    return Path(root).expanduser() / "encoded"
+    return place(root) / "encoded"
 
 
-def _workers(engine: str, jobs: int, tasks: int | None) -> Run:
+def _entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
+    return entry_of(place(out) if out is not None else place(cache or home()) / key[:20])
+
+
+def _workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
     if engine == "ray":
-        return on_ray
-    if engine != "local":
-        raise UsageError(f"engine {engine}: expected local or ray")
+        return on_ray.shards_by(jobs)
+    jobs = jobs or cores()
     count = jobs if tasks is None else min(jobs, tasks)
     return in_processes(count) if count > 1 else in_turn
 
 
-def _run(job: Job, entry: Entry, run: Run, progress: Progress | None, *, only_reference: bool) -> list[Shard]:
+def _run(job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool) -> list[Shard]:
     """All shards in order: those that are there from a run before, and the others."""
     shards = entry.begin(job.key + " by tokenizers alone" * only_reference)
     total = sum(source.path.stat().st_size for source in job.sources)
@@ -282,7 +299,7 @@ def _run(job: Job, entry: Entry, run: Run, progress: Progress | None, *, only_re
             else:
                 yield task
 
-    for shard in run(job.made, missing(), entry.work / DATA, only_reference):
+    for shard in run(job.made, missing(), entry.store(), only_reference):
         shards[shard.number] = shard
         tell(shard)
     return [shards[number] for number in sorted(shards)]

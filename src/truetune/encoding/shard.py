@@ -7,14 +7,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.data import atomic
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.stretches import Stretch, read_stretch
@@ -33,6 +31,13 @@ PATIENCE = 1 << 18
 ORIGINS = ".origins.parquet"
 ARROW_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
+
+
+class Store(Protocol):
+    """Where the files of a run's shards are written; it travels to the workers."""
+
+    def write(self, name: str, body: Any) -> None:
+        """Write bytes, or a pyarrow.Buffer. Raises OSError, DataError."""
 
 
 class Task(NamedTuple):
@@ -79,8 +84,11 @@ class Shard:
         return sum(map(sum, self.ledger))
 
 
-def encode_shard(maker: DocumentMaker, task: Task, folder: Path) -> Shard:
-    """Encode a stretch and write it into `folder`. Raises DataError, EnginesDiffer, OSError."""
+def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
+    """Encode a stretch and write it; the JSON that says that all of it is there comes last.
+
+    Raises DataError, EnginesDiffer, OSError.
+    """
     spec = maker.spec
     broken: list[tuple[Origin, str]] = []
     made = Made()
@@ -95,22 +103,22 @@ def encode_shard(maker: DocumentMaker, task: Task, folder: Path) -> Shard:
     written = table(made.documents, packs, weights=spec.encode.loss_weights, trainer=spec.encode.trainer)
     body = _body(written.table, spec.encode.form)
     name = f"{task.number:05d}.{spec.encode.form}"
-    atomic.write(folder / name, body)
+    store.write(name, body)
     if written.origins is not None:
-        atomic.write(folder / f"{task.number:05d}{ORIGINS}", _body(written.origins, "parquet"))
+        store.write(f"{task.number:05d}{ORIGINS}", _body(written.origins, "parquet"))
     encoded = {document.origin.row for document in made.documents}
     dropped = {drop.origin.row for drop in made.dropped} - encoded
-    _lines(folder / f"{task.number:05d}.dropped.jsonl", (
+    _lines(store, f"{task.number:05d}.dropped.jsonl", (
         {**d.origin._asdict(), "tokens": d.tokens, "reason": d.reason} for d in made.dropped
     ))  # fmt: skip
-    _lines(folder / f"{task.number:05d}.rejected.jsonl", (
+    _lines(store, f"{task.number:05d}.rejected.jsonl", (
         *({**origin._asdict(), "reason": reason} for origin, reason in broken),
         *({**row.origin._asdict(), "reason": reason, "content": _content(row)} for row, reason in made.rejected),
     ))  # fmt: skip
     shard = Shard(
         number=task.number,
         file=name,
-        digest=hashlib.blake2b(body, digest_size=20).hexdigest(),
+        digest=digest_of(body),
         source=str(task.source.path),
         stretch=None if task.stretch is None else tuple(task.stretch),
         row=task.row,
@@ -131,8 +139,13 @@ def encode_shard(maker: DocumentMaker, task: Task, folder: Path) -> Shard:
         raise RuntimeError(f"{shard.source}: rows were lost: {shard}")
     if task.stretch is not None and shard.rows != task.stretch.rows:
         raise DataError(f"{shard.source}: the file changed while it was read; run again")
-    atomic.write(folder / f"{task.number:05d}.json", json.dumps(asdict(shard)).encode())
+    store.write(f"{task.number:05d}.json", json.dumps(asdict(shard)).encode())
     return shard
+
+
+def digest_of(body: Any) -> str:
+    """Of a shard's bytes."""
+    return hashlib.blake2b(body, digest_size=20).hexdigest()
 
 
 def ledger_of(shards: Iterable[Shard]) -> Ledger:
@@ -183,10 +196,10 @@ def _body(made: Any, form: str) -> Any:
     return sink.getvalue()
 
 
-def _lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+def _lines(store: Store, name: str, records: Iterable[dict[str, Any]]) -> None:
     body = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     if body:
-        atomic.write(path, body.encode("utf-8", "backslashreplace"))
+        store.write(name, body.encode("utf-8", "backslashreplace"))
 
 
 def _content(row: Conversation) -> dict[str, Any]:

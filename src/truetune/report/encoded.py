@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from truetune.encoding.entry import DATA
+from truetune.encoding.layout import DATA
 from truetune.encoding.run import Encoded, Estimate
 from truetune.report.terminal import ledger_table
 from truetune.report.text import many, share, visible
@@ -13,8 +13,8 @@ from truetune.report.text import many, share, visible
 def render_encoded(encoded: Encoded, console: Console) -> None:
     """Draw counts, ledger and notices."""
     counts = encoded.counts
-    files = [encoded.folder / DATA / shard["file"] for shard in encoded.manifest["shards"]]
-    size = sum(path.stat().st_size for path in files)
+    files = {shard["file"] for shard in encoded.manifest["shards"]}
+    size = sum(path.stat().st_size for path in (encoded.folder / DATA).iterdir() if path.name in files)
     verb = "found again, every byte as written and rows encoded alike" if encoded.reused else "encoded"
     _say(console, f"{many(counts['rows'], 'row')} {verb} in {encoded.seconds:.1f} s")
     learned = f"{counts['supervised']:,} are learned ({share(counts['supervised'], counts['tokens'])})"

@@ -70,6 +70,8 @@ def _file(name: str, line: int | None = None, text: str = "") -> dict[str, Any]:
     except ValueError:
         path = path.resolve()
     uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
+    if "://" in name:
+        uri = name
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line is not None:
         physical["region"] = {"startLine": line}

@@ -129,4 +129,4 @@ def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _against(folder: Path, name: str) -> str:
-    return str(folder / Path(name).expanduser())
+    return name if "://" in name else str(folder / Path(name).expanduser())

@@ -1,0 +1,229 @@
+"""Remote: a file or folder that a URI names, with the part of pathlib.Path that truetune uses.
+
+Arrow's filesystems reach it: s3://bucket/..., gs://..., abfs://..., hdfs://host:port/..., file:///... What Arrow takes
+after a question mark (`s3://bucket/x?region=eu-west-1`) says how it is reached, and is no part of its name; nor are a
+user and a secret before the host.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from truetune.errors import DataError
+
+BUFFER = 1 << 20
+"""Bytes that a small read fetches at once; a larger read fetches what it asks for."""
+ELSEWHERE = ("hf", "http", "https", "ftp")
+_URI = re.compile(r"([a-z][a-z0-9+.-]*://[^/?]*)/?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
+
+
+class Size(NamedTuple):
+    st_size: int
+
+
+class Remote:
+    """A place under the top of a filesystem; equal where both are equal."""
+
+    def __init__(self, top: str, path: str, info: Any = None) -> None:
+        """`top` is a URI as Arrow takes it, `info` the pyarrow.fs.FileInfo of the place where it is known."""
+        self.top = top
+        self.path = path.strip("/")
+        if info is not None:
+            self.__dict__["_info"] = info
+
+    @classmethod
+    def of(cls, uri: str) -> Remote:
+        """Raises DataError for what Arrow has no filesystem for."""
+        match = _URI.fullmatch(uri)
+        if match is None:
+            raise DataError(f"{uri}: expected a URI, as s3://bucket/folder/file.jsonl")
+        if uri.partition(":")[0] in ELSEWHERE:
+            raise DataError(f"{uri}: for a data set of the hub or the web, download it first")
+        remote = cls(f"{match[1]}/{match[3] or ''}", match[2])
+        _opened(remote.top)
+        return remote
+
+    def __str__(self) -> str:
+        scheme, _, host = self.top.partition("?")[0].partition("://")
+        return f"{scheme}://{host.rpartition('@')[2]}{self.path}"
+
+    def __repr__(self) -> str:
+        return f"Remote({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Remote, (self.top, self.path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Remote) and (self.top, self.path) == (other.top, other.path)
+
+    def __hash__(self) -> int:
+        return hash((self.top, self.path))
+
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(self.top, f"{self.path}/{name}")
+
+    @property
+    def parent(self) -> Remote:
+        return Remote(self.top, self.path.rpartition("/")[0])
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        return PurePosixPath(self.name).suffixes
+
+    def is_file(self) -> bool:
+        return bool(self._info.is_file)
+
+    def is_dir(self) -> bool:
+        from pyarrow.fs import FileType
+
+        return bool(self._info.type == FileType.Directory)
+
+    def stat(self) -> Size:
+        """As it was when it was first asked for. Raises FileNotFoundError."""
+        if not self.is_file():
+            raise self.missing()
+        return Size(self._info.size)
+
+    def iterdir(self) -> Iterator[Remote]:
+        """What a folder holds; nothing where there is none."""
+        return self._listed(recursive=False)
+
+    def rglob(self, pattern: str) -> Iterator[Remote]:
+        """What stands under a folder at any depth and fits a pattern by its name."""
+        return (place for place in self._listed(recursive=True) if fnmatchcase(place.name, pattern))
+
+    def expanded(self) -> Iterator[Remote]:
+        """The places that fit this one as a pattern; `**` stands for any folders."""
+        yield from _fitting(Remote(self.top, ""), self.path.split("/"))
+
+    def open(self, mode: str = "rb") -> IO[bytes]:
+        """Bytes to read; only those that are read are fetched. Raises OSError, DataError."""
+        with self._told():
+            return io.BufferedReader(self._filesystem.open_input_file(self._inside), BUFFER)
+
+    def read_bytes(self) -> bytes:
+        """Raises OSError, DataError."""
+        with self._told(), self._filesystem.open_input_file(self._inside) as file:
+            body: bytes = file.read()
+        return body
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def write(self, body: Any) -> None:
+        """Write it whole; an object store shows it then and not before. Raises DataError."""
+        with self._told():
+            try:
+                stream = self._filesystem.open_output_stream(self._inside, compression=None)
+            except FileNotFoundError:
+                self._filesystem.create_dir(self.parent._inside, recursive=True)
+                stream = self._filesystem.open_output_stream(self._inside, compression=None)
+            with stream:
+                stream.write(body)
+
+    def remove(self) -> None:
+        """Remove a file, or a folder with all it holds; nothing happens where there is none. Raises DataError."""
+        with self._told():
+            try:
+                if self.is_dir():
+                    self._filesystem.delete_dir(self._inside)
+                else:
+                    self._filesystem.delete_file(self._inside)
+            except FileNotFoundError:
+                return
+
+    @property
+    def _filesystem(self) -> Any:
+        return _opened(self.top)[0]
+
+    @property
+    def _inside(self) -> str:
+        """The path as the filesystem takes it."""
+        base: str = _opened(self.top)[1]
+        return f"{base.rstrip('/')}/{self.path}" if base else self.path
+
+    @cached_property
+    def _info(self) -> Any:
+        with self._told():
+            return self._filesystem.get_file_info(self._inside)
+
+    def _listed(self, recursive: bool) -> Iterator[Remote]:
+        from pyarrow.fs import FileSelector
+
+        skip = len(self._inside) - len(self.path)
+        with self._told():
+            selector = FileSelector(self._inside, allow_not_found=True, recursive=recursive)
+            found = self._filesystem.get_file_info(selector)
+        return (Remote(self.top, info.path[skip:], info) for info in found)
+
+    def missing(self) -> FileNotFoundError:
+        """What is raised where there is no such file."""
+        return FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Arrow's errors speak of buckets and keys, or of nothing at all."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise self.missing() from None
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise DataError(f"{self}: {error}") from None
+
+
+Place = Path | Remote
+
+
+def place(name: str | PathLike[str] | Remote) -> Place:
+    """What a path or a URI names. Raises DataError for a URI that Arrow has no filesystem for."""
+    if isinstance(name, Remote):
+        return name
+    return Remote.of(name) if isinstance(name, str) and "://" in name else Path(name).expanduser()
+
+
+@lru_cache(maxsize=64)
+def _opened(top: str) -> tuple[Any, str]:
+    """(filesystem, the path of its top)"""
+    from pyarrow.fs import FileSystem
+
+    try:
+        filesystem, base = FileSystem.from_uri(top)
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise DataError(f"{Remote(top, '')}: {str(error).splitlines()[0]}") from None
+    return filesystem, base
+
+
+def _fitting(folder: Remote, pattern: list[str]) -> Iterator[Remote]:
+    part, *rest = pattern
+    if part == "**":
+        if rest:
+            yield from _fitting(folder, rest)
+        for found in folder.iterdir():
+            if found.is_dir():
+                yield from _fitting(found, pattern)
+            elif not rest:
+                yield found
+    elif not glob.has_magic(part):
+        yield from _fitting(folder / part, rest) if rest else [folder / part]
+    else:
+        for found in folder.iterdir():
+            if fnmatchcase(found.name, part):
+                yield from _fitting(found, rest) if rest else [found]

@@ -1,0 +1,146 @@
+"""Work shared out over a Ray cluster: plain tasks, each a shard or the scan of a file.
+
+Ray Data would want all of its input before it begins, and writes blocks of its own; here the rows of a file that can
+only be read from its start come as they are read, and each shard stands for itself. Ray gives a task to a free core,
+starts it again elsewhere where its worker dies, and keeps the worker's process, and so its tokenizer, for the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.data.files import Source
+from truetune.data.stretches import Scan, scan
+from truetune.encoding.documents import DocumentMaker
+from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
+from truetune.encoding.workers import AHEAD, Run
+from truetune.errors import TruetuneError, UsageError
+from truetune.render.folder import files_of
+from truetune.render.probes import Probes, prepared
+from truetune.spec.run import RunSpec
+
+DEATHS = 5
+"""Workers that may die over one task."""
+
+
+class Parcel(NamedTuple):
+    """A run as the workers get it: no node but this one needs the tokenizer's folder."""
+
+    spec: RunSpec
+    files: dict[str, bytes]
+    """by their paths in the folder that a worker lays out"""
+
+    @classmethod
+    def of(cls, made: Probes) -> Parcel:
+        tokenizer, weights = made.tokenizer.folder, made.tokenizer.weights
+        files = {}
+        for path in files_of(tokenizer, weights):
+            folder, name = (weights, "model") if path.parent == weights != tokenizer else (tokenizer, "tokenizer")
+            files[f"{name}/{path.relative_to(folder)}"] = path.read_bytes()
+        files.setdefault("tokenizer/tokenizer.json", made.tokenizer.backend.to_str().encode())
+        if made.spec.template is not None and made.spec.template not in made.tokenizer.templates:
+            files["template.jinja"] = Path(made.spec.template).read_bytes()
+        return cls(made.spec, files)
+
+    def opened(self) -> Probes:
+        """The tokenizer and the template, loaded."""
+        with tempfile.TemporaryDirectory(prefix="truetune-") as place:
+            for name, body in self.files.items():
+                path = Path(place, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(body)
+            names = {"tokenizer": "tokenizer", "model": "model", "template": "template.jinja"}
+            there = {field: str(path) for field, name in names.items() if (path := Path(place, name)).exists()}
+            return prepared(self.spec.model_copy(update={"model": None} | there))
+
+
+def shards_by(jobs: int | None) -> Run:
+    """By the cores of the cluster that RAY_ADDRESS names, else of this machine; by `jobs` of them at most."""
+
+    def run(made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool) -> Iterator[Shard]:
+        ray = _ray()
+        encode = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_encode)
+        parcel, here = [ray.put(Parcel.of(made))], os.getcwd()
+        yield from _ahead(lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs)
+
+    return run
+
+
+def scans(sources: Sequence[Source], size: int, progress: Callable[[int], None]) -> list[Scan]:
+    """`stretches.scan` of each file, side by side."""
+    ray = _ray()
+    look = ray.remote(max_retries=DEATHS, scheduling_strategy="SPREAD")(_scan)
+    here, found = os.getcwd(), {}
+    for i, made in _ahead(lambda i: look.remote(i, sources[i], size, here), range(len(sources)), None):
+        found[i] = made
+        progress(sources[i].path.stat().st_size)
+    return [found[i] for i in range(len(sources))]
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("the engine ray needs Ray; install `truetune[ray]`") from None
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, logging_level=logging.WARNING)
+    return ray
+
+
+def _encode(parcel: list[Any], only_reference: bool, task: Task, store: Store, here: str) -> Shard:
+    _stand(here)
+    return encode_shard(_maker(parcel[0], only_reference), task, store)
+
+
+def _scan(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
+    _stand(here)
+    return number, scan(source, size)
+
+
+@lru_cache(maxsize=2)
+def _maker(parcel: Any, only_reference: bool) -> DocumentMaker:
+    return maker_of(_ray().get(parcel).opened(), only_reference=only_reference)
+
+
+def _stand(here: str) -> None:
+    """Relative paths mean on every node what they mean where the run was started, if it has that folder."""
+    if os.path.isdir(here):
+        os.chdir(here)
+
+
+def _ahead(submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None) -> Iterator[Any]:
+    """The results as they come; what waits is no more than keeps every core busy, and makes a cluster grow."""
+    ray = _ray()
+    pending: list[Any] = []
+    try:
+        for thing in things:
+            while len(pending) >= (jobs or AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))):
+                ready, pending = ray.wait(pending)
+                yield from map(_result, ready)
+            pending.append(submit(thing))
+        while pending:
+            ready, pending = ray.wait(pending)
+            yield from map(_result, ready)
+    finally:
+        for reference in pending:
+            ray.cancel(reference)
+
+
+def _result(reference: Any) -> Any:
+    """What a task returned. What it raised is raised here, without Ray's wrapping."""
+    import ray
+
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, TruetuneError | OSError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise UsageError(f"Ray gave a task up: {error}") from None
