@@ -197,7 +197,12 @@ def show(row: int, ids: bool, **options: Any) -> int:
 
 @commands.command(short_help="Encode data once: input_ids and labels for any trainer.")
 @spec_options
-@click.option("-o", "--out", metavar="DIR", help="Folder to write. Without it: a folder of --cache, named by its key.")
+@click.option(
+    "-o",
+    "--out",
+    metavar="DIR",
+    help="Folder to write, or the URI of one (s3://bucket/folder). Without it: a folder of --cache, named by its key.",
+)
 @click.option("--cache", metavar="DIR", help="Where encoded data is kept and found again (default: the user's cache).")
 @click.option(
     "--overflow",

@@ -10,7 +10,7 @@ import truetune
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
 from truetune.spec.files import find_settings, spec_of
-from truetune.spec.run import RunSpec
+from truetune.spec.run import Encoding, RunSpec
 
 
 def test_which_file_counts(tmp_path: Path) -> None:
@@ -48,12 +48,16 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         "template-kwargs: {enable_thinking: false, a-b: 1}\nlearn: {what: last, tool-calls: false, reasoning: false}\n"
         "history: single\nmask-by: response-marker\nresponse-marker: '### Answer:'\nappend-eos: true\n"
         "max-length: 4096\nselect: TT1\nignore: [TT101]\nfail-on: warning\n"
+        "encode: {overflow: split, packing: best-fit, content-specials: text, on-error: skip, file-format: arrow, "
+        "loss-weights: true, trainer: transformers}\n"
     )
     settings, _ = find_settings(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)
     spec = spec_of(settings, "test")
     assert (spec.learn.what, spec.learn.tool_calls, spec.select) == ("last", False, ("TT1",))
     assert spec.template_kwargs == {"enable_thinking": False, "a-b": 1}
+    assert set(settings["encode"]) == set(Encoding.model_fields)
+    assert (spec.encode.overflow, spec.encode.form) == ("split", "arrow")
 
 
 def test_a_key_without_a_value_is_not_set(tmp_path: Path) -> None:

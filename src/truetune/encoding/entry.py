@@ -52,7 +52,7 @@ class Entry:
         self.work = folder / WORK
 
     @contextmanager
-    def locked(self, waiting: str | None = None) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the lock; another run of truetune waits. Raises UsageError for a folder that is not ours to write."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

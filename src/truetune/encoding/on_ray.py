@@ -105,7 +105,7 @@ def _scan(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]
 
 @lru_cache(maxsize=2)
 def _maker(parcel: Any, only_reference: bool) -> DocumentMaker:
-    return maker_of(_ray().get(parcel).opened(), only_reference=only_reference)
+    return maker_of(_ray().get(parcel).opened(), only_reference=only_reference, patience=0)
 
 
 def _stand(here: str) -> None:

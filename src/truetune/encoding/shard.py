@@ -17,7 +17,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import DocumentMaker, Made
-from truetune.encoding.encoder import Encoder
+from truetune.encoding.encoder import PATIENCE, Encoder
 from truetune.encoding.ledger import Ledger
 from truetune.encoding.pack import best_fit
 from truetune.encoding.stream import ROWS
@@ -26,8 +26,6 @@ from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
-PATIENCE = 1 << 18
-"""Characters; less than `check` has, for a worker is seldom started for few rows."""
 ORIGINS = ".origins.parquet"
 ARROW_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
@@ -153,9 +151,9 @@ def ledger_of(shards: Iterable[Shard]) -> Ledger:
     return Ledger(np.sum([shard.ledger for shard in shards], axis=0, dtype=np.int64))
 
 
-def maker_of(made: Probes, *, only_reference: bool) -> DocumentMaker:
+def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
-    encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=PATIENCE)
+    encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
     return DocumentMaker(made.spec, made.tokenizer, made.renderer(), encoder)
 
 

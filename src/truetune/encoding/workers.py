@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -37,7 +38,7 @@ def in_processes(count: int) -> Run:
     def run(made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool) -> Iterator[Shard]:
         import loky
 
-        pool = loky.ProcessPoolExecutor(count, initializer=_deaf)
+        pool = loky.ProcessPoolExecutor(count, initializer=_started)
         spec, done = made.spec.model_dump_json(), False
         try:
             yield from _ahead(
@@ -56,7 +57,8 @@ def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Sha
 
 @lru_cache(maxsize=2)
 def _maker(spec: str, only_reference: bool) -> DocumentMaker:
-    return maker_of(prepared(RunSpec.model_validate_json(spec)), only_reference=only_reference)
+    made = prepared(RunSpec.model_validate_json(spec))
+    return maker_of(made, only_reference=only_reference, patience=0)
 
 
 def _ahead(submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit: int) -> Iterator[Shard]:
@@ -71,6 +73,7 @@ def _ahead(submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit
         yield from (future.result() for future in ready)
 
 
-def _deaf() -> None:
-    """Ctrl-C is for the process that gives out the work."""
+def _started() -> None:
+    """Ctrl-C is for the process that gives out the work. What a shard makes holds no cycles: look for them seldom."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(200_000, 20, 20)
