@@ -253,4 +253,4 @@ def test_encode_says_what_is_wrong(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     skipped = truetune("encode", BROKEN, "-t", TOKENIZER, "-o", tmp_path / "out", "--on-error", "skip")
     assert skipped.returncode == 0
-    assert "rows could not be encoded (rejected.jsonl says why)" in skipped.stdout
+    assert "rows that could not be encoded: " in skipped.stdout

@@ -178,7 +178,7 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
         len(rows),
         len(made.documents),
         table,
-        table.total * all_rows // len(rows) if known else None,
+        table.total if len(rows) < SAMPLED else table.total * all_rows // len(rows) if known else None,
         dict(problems.most_common(5)),
     )
 
@@ -320,9 +320,9 @@ def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
 def _notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:
     counts = _counts(shards, spec)
     texts = {
-        "dropped_documents": "{:,} examples are not written (dropped.jsonl says why)",
-        "rejected": "{:,} rows could not be encoded (rejected.jsonl says why)",
-        "shortened": "{:,} examples were shortened to max_length",
-        "lost": "{:,} supervised tokens are not trained, for their turns were cut away",
+        "dropped_documents": "examples that are not written: {:,} (dropped.jsonl says why)",
+        "rejected": "rows that could not be encoded: {:,} (rejected.jsonl says why)",
+        "shortened": "examples that were shortened to max_length: {:,}",
+        "lost": "supervised tokens that are not trained, for their turns were cut away: {:,}",
     }
     return [text.format(counts[name]) for name, text in texts.items() if counts[name]]
