@@ -22,7 +22,7 @@ from truetune.render.tokenizer import load
 NAMES = {
     **dict.fromkeys(("qwen3", "llama3.1-instruct", "gemma3", "gemma4", "mistral-nemo", "mistral-7b-v0.3"), "gigatoken"),
     **dict.fromkeys(("llama2-chat", "gpt-oss", "deepseek-v3", "phi4"), "gigatoken"),
-    "smollm2": "kitoken",
+    "smollm2": "tokenizers",
 }  # fmt: skip
 
 NONE = re.compile("(?!)")
@@ -48,6 +48,17 @@ def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
     fast, slow = engine.encode(texts), reference(backend).encode(texts)
     assert np.array_equal(fast.offsets, slow.offsets)
     assert np.array_equal(fast.ids, slow.ids)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct"])
+def test_the_next_engine_is_as_good(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_MAKERS", {"kitoken": engines._kitoken})
+    backend = load(str(parts.folder(family))).backend
+    encoder = Encoder(backend, patience=0)
+    encoder.encode(["settle on an engine"])
+    assert encoder.engine.name.startswith("kitoken")
+    found = encoder.encode(corpus())
+    assert np.array_equal(found.ids, Encoder(backend, only_reference=True).encode(corpus()).ids)
 
 
 def lying(when: Callable[[list[str]], bool]) -> Callable[[tokenizers.Tokenizer], Encode]:

@@ -15,6 +15,8 @@ SHAREGPT = {
     "function_response": "tool",
 }  # fmt: skip
 FUNCTION_CALL = "function_call"
+MOST_WEIGHT = 1e9
+"""A weight beyond is a mistake."""
 
 
 def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) -> list[Message]:
@@ -136,7 +138,8 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
 def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
     if "loss_weight" in message:
         message["weight"] = message.pop("loss_weight")
-    if not isinstance(message.get("weight", 1), int | float):
+    weight = message.get("weight", 1)
+    if not isinstance(weight, int | float) or not 0 <= weight < MOST_WEIGHT:
         problems.append(Problem("not-a-number", f"the weight of turn {index} is {message.pop('weight')!r}"))
     if message.get("train", True) not in (True, False):
         problems.append(Problem("not-a-bool", f"`train` of turn {index} is {message.pop('train')!r}"))

@@ -74,7 +74,7 @@ def conversations(
             if read_row is None:
                 read_row = _reader(record, file, format, columns or {}, rename)
         except DataError as error:
-            if on_broken is None or (read_row is None and record.error is None):
+            if on_broken is None:
                 raise
             on_broken(origin, str(error))
             continue
@@ -82,6 +82,29 @@ def conversations(
         if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         yield conversation
+
+
+def exemplar(
+    found: Iterable[Record],
+    source: Source,
+    format: Format | None,
+    columns: Mapping[str, str] | None,
+    *,
+    skips: bool,
+) -> Record | None:
+    """The first record that decides the format of a file, for `conversations`.
+
+    With `skips` those that hold no row are passed over. Raises DataError.
+    """
+    rename = renamer(columns, format) if columns else None
+    for record in found:
+        try:
+            _reader(record, str(source.path), format, columns or {}, rename)
+            return record
+        except DataError:
+            if not skips:
+                raise
+    return None
 
 
 def _body(record: Record, file: str) -> Row:

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import PACKED, Source, open_raw
 from truetune.data.records import is_array, lines, records
-from truetune.data.rows import conversations
+from truetune.data.rows import conversations, exemplar
 from truetune.spec.run import Format
 
 BLOCK = 1 << 20
@@ -78,7 +78,7 @@ def read_stretch(
     The format is that of the file's first row. Raises DataError.
     """
     with open_raw(source.path) as raw:
-        like = next((record for record in records(source, raw) if record.error is None), None)
+        like = exemplar(records(source, raw), source, format, columns, skips=on_broken is not None)
         raw.seek(stretch.start)
         part = io.BytesIO(raw.read(stretch.stop - stretch.start))
     found = lines(part, source.path, stretch.line, stretch.start)

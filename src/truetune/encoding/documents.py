@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch, Rejected
 from truetune.encoding.encoder import Encoder
+from truetune.encoding.forgery import forged
 from truetune.encoding.label import label, loss_weights
+from truetune.encoding.pieces import any_of
 from truetune.encoding.shorten import pinned, shared_out, with_later_question, without_oldest
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import DataError
@@ -23,6 +26,8 @@ from truetune.spec.run import RunSpec
 
 CONTENT = np.ones(len(Source), dtype=np.bool_)
 CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+LOST = frozenset(("not-messages", "not-a-string", "bad-tool-call", "bad-column", "bad-history", "no-content"))
+"""Problems of a row that say that something of it was left out."""
 UNSUPERVISED = "nothing of it is supervised"
 
 
@@ -74,19 +79,24 @@ class DocumentMaker:
         self._control: NDArray[np.bool_] = np.zeros(tokenizer.vocabulary, dtype=np.bool_)
         self._control[list(tokenizer.control)] = True
         self._token = tokenizer.backend.id_to_token
+        tokens = sorted(str(self._token(id)) for id in tokenizer.control)
+        self._controls = re.compile(any_of(tokens) if tokens else "(?!)")
 
     def make(self, rows: list[Conversation]) -> Made:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises EnginesDiffer."""
         batch = one_batch(rows, self.renderer, self.encoder)
         made = Made(len(rows), rejected=list(batch.rejected))
-        forged = self._forged(batch)
+        controls = self._forged(batch)
+        refused = {row.origin.row: reason for row in rows if (reason := self._refusal(row))}
         seen = {rejected.row.origin.row for rejected in batch.rejected}
         for number, examples in groupby(range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row):
             seen.add(number)
             found = Made()
             try:
                 for i in examples:
-                    self._add(found, batch, i, forged.get(i))
+                    if reason := refused.get(number):
+                        raise DataError(reason)
+                    self._add(found, batch, i, controls.get(i))
             except DataError as error:
                 made.rejected.append(Rejected(batch.examples[i].row, str(error)))
                 continue
@@ -101,6 +111,19 @@ class DocumentMaker:
         made.dropped += [Dropped(row.origin, 0, UNSUPERVISED) for row in rows if row.origin.row not in seen]
         return made
 
+    def _refusal(self, row: Conversation) -> str | None:
+        """Why a row can't be encoded though it renders."""
+        lost = [problem.text for problem in row.problems if problem.kind in LOST]
+        if lost:
+            return "; ".join(lost)
+        if row.rejected is not None or row.label is not None:
+            return (
+                f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
+                "--data-format and --map, or use the data with a preference trainer"
+            )
+        found = None if self.settings.content_specials == "keep" else forged(row, self._controls)
+        return found and f"{found}, where it can't be told from the template's own; drop the row or mend it"
+
     def _forged(self, batch: Batch) -> dict[int, int]:
         """The first control token inside a content of each example that has one."""
         if self.settings.content_specials == "keep":
@@ -112,11 +135,6 @@ class DocumentMaker:
     def _add(self, made: Made, batch: Batch, i: int, forged: int | None) -> None:
         """Put what becomes of one example into `made`. Raises DataError where its row can't be encoded."""
         row, rendering = batch.examples[i]
-        if row.rejected is not None or row.label is not None:
-            raise DataError(
-                f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
-                "--data-format and --map, or use the data with a preference trainer"
-            )
         document = self._document(batch, i, forged)
         parts = [document]
         if self.limit is not None and len(document.ids) > self.limit:
@@ -125,13 +143,14 @@ class DocumentMaker:
                     f"an example of {len(document.ids):,} tokens is longer than max_length ({self.limit:,}); "
                     "raise it, or choose what to do with --overflow"
                 )
-            parts = [part for part in self._shorter(row, rendering, document) if len(part.ids) <= self.limit]
+            shorter = self._shorter(row, rendering, document)
+            parts = [part for part in shorter if len(part.ids) <= self.limit]
             made.shortened += len(parts)
-            if not parts:
-                reason = f"it is longer than max_length ({self.limit:,})"
-                made.dropped.append(Dropped(row.origin, len(document.ids), reason))
-            else:
+            if parts:
                 made.lost += int(document.supervised.sum()) - sum(int(part.supervised.sum()) for part in parts)
+            reason = f"it is longer than max_length ({self.limit:,})"
+            too_long = [part for part in shorter if len(part.ids) > self.limit] if shorter else [document]
+            made.dropped += [Dropped(row.origin, len(part.ids), reason) for part in too_long]
         for part in parts:
             if part.supervised.any():
                 made.documents.append(part)
@@ -182,8 +201,8 @@ class DocumentMaker:
                     parts = [with_later_question(row, self._fits)]
         found = []
         for batch in (one_batch([part], self.renderer, self.encoder) for part in parts if part is not None):
-            forged = self._forged(batch)
-            found += [self._document(batch, i, forged.get(i)) for i in range(len(batch.examples))]
+            controls = self._forged(batch)
+            found += [self._document(batch, i, controls.get(i)) for i in range(len(batch.examples))]
         return found
 
     def _fits(self, row: Conversation) -> bool:

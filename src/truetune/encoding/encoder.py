@@ -12,7 +12,17 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.encoding.engines import Engine, EnginesDiffer, Flat, bounds, fastest, flat, reference
+from truetune.encoding.engines import (
+    Engine,
+    EnginesDiffer,
+    Flat,
+    OddCharacters,
+    bounds,
+    fastest,
+    flat,
+    merged,
+    reference,
+)
 from truetune.encoding.pieces import Cut, cut
 from truetune.encoding.vocabulary import Vocabulary
 
@@ -47,6 +57,7 @@ class Encoder:
         self.engine = self._reference = reference(backend)
         self._cut = cut(backend)
         self._patience = patience
+        self._odd = OddCharacters()
         self._settled = only_reference or self._cut is None
 
     def encode(self, texts: list[str]) -> Encoded:
@@ -80,7 +91,7 @@ class Encoder:
             [self._cut.added[piece]] if i % 2 else self._literal.encode(piece, add_special_tokens=False).ids
             for i, piece in enumerate(pieces)
         ]
-        encoded = self._placed(flat(known), pieces, "")
+        encoded = self._placed(flat(known), pieces, "", self._literal)
         bases = bounds([len(piece) for piece in pieces])[:-1]
         starts = encoded.starts + np.repeat(bases, np.diff(encoded.offsets)).astype(np.int32)
         return Encoded(encoded.ids, encoded.offsets[[0, -1]], starts)
@@ -113,7 +124,15 @@ class Encoder:
     def _pieces(self, pieces: list[str], cut: Cut) -> Encoded:
         """Nothing, the added tokens, and then these pieces, each as a text of its own."""
         engine = self._engine(pieces, cut)
-        found = self._behind_prefix(engine, pieces, cut.prefix)
+        odd = [] if engine is self._reference else self._odd.among(pieces)
+        if odd:
+            plain = [*pieces]
+            for i in odd:
+                plain[i] = ""
+            theirs = self._behind_prefix(self._reference, [pieces[i] for i in odd], cut.prefix)
+            found = merged(self._behind_prefix(engine, plain, cut.prefix), odd, theirs)
+        else:
+            found = self._behind_prefix(engine, pieces, cut.prefix)
         if engine is not self._reference:
             self._compare(engine, found, pieces, cut.prefix)
         encoded = self._placed(found, pieces, cut.prefix)
@@ -128,7 +147,7 @@ class Encoder:
         if not self._settled:
             self._patience -= sum(map(len, pieces))
             if self._patience < 0:
-                self.engine, self._settled = fastest(self.backend, pieces[:SAMPLES], cut.pattern), True
+                self.engine, self._settled = fastest(self.backend, pieces[:SAMPLES], cut.pattern, cut.prefix), True
         return self.engine
 
     def _compare(self, engine: Engine, found: Flat, pieces: list[str], prefix: str) -> None:
@@ -148,7 +167,9 @@ class Encoder:
         kept[found.offsets[:-1]] = False
         return Flat(found.ids[kept], found.offsets - np.arange(len(found.offsets)))
 
-    def _placed(self, found: Flat, texts: list[str], prefix: str) -> Encoded:
+    def _placed(
+        self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer | None = None
+    ) -> Encoded:
         """With the starts: the bytes before a token, where a text is ASCII and its ids are known to spell it."""
         counts = np.diff(found.offsets)
         ends = bounds(self.vocabulary.lengths_of(found.ids))
@@ -160,10 +181,10 @@ class Encoder:
         if len(others):
             mask = np.repeat(~easy, counts)
             theirs = Flat(found.ids[mask], bounds(counts[others]))
-            starts[mask] = self._compared(theirs, [texts[i] for i in others.tolist()], prefix)
+            starts[mask] = self._compared(theirs, [texts[i] for i in others.tolist()], prefix, backend or self.backend)
         return Encoded(found.ids, found.offsets, starts.astype(np.int32))
 
-    def _compared(self, found: Flat, texts: list[str], prefix: str) -> NDArray[np.int64]:
+    def _compared(self, found: Flat, texts: list[str], prefix: str, backend: tokenizers.Tokenizer) -> NDArray[np.int64]:
         """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets."""
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         raw = np.frombuffer(b"".join(encoded), dtype=np.uint8)
@@ -181,16 +202,18 @@ class Encoder:
         places = np.clip(ends[:-1] - shift, 0, max(len(raw) - 1, 0))
         starts = (_characters(raw)[places] if len(raw) else places) - np.repeat(borders[:-1], counts)
         for i in np.flatnonzero(odd).tolist():
-            starts[found.offsets[i] : found.offsets[i + 1]] = self._one(found.of(i), texts[i], prefix)
+            starts[found.offsets[i] : found.offsets[i + 1]] = self._one(found.of(i), texts[i], prefix, backend)
         return np.asarray(starts)
 
-    def _one(self, ids: NDArray[np.int32], text: str, prefix: str) -> NDArray[np.int64]:
+    def _one(self, ids: NDArray[np.int32], text: str, prefix: str, backend: tokenizers.Tokenizer) -> NDArray[np.int64]:
         """(tokens,) the starts of a text that is spelled with a space before it, or otherwise than it stands there."""
         raw, lengths = text.encode("utf-8", "surrogatepass"), self.vocabulary.lengths_of(ids)
         if raw and self.vocabulary.bytes(ids).tobytes() == b" " + raw:
             places = np.maximum(np.cumsum(lengths) - lengths - 1, 0)
             return np.asarray(_characters(np.frombuffer(raw, dtype=np.uint8))[places])
-        encoding = self.backend.encode(prefix + text, add_special_tokens=False)
+        encoding = backend.encode(prefix + text, add_special_tokens=False)
+        if encoding.ids[bool(prefix) :] != ids.tolist():
+            raise EnginesDiffer(f"{self.engine.name} and {self._reference.name} encode {text[:200]!r} differently")
         places = np.array([start - len(prefix) for start, _ in encoding.offsets[bool(prefix) :]], dtype=np.int64)
         return np.asarray(np.maximum.accumulate(np.maximum(places, 0)))
 

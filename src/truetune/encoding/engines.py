@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
+from unicodedata import category, ucd_3_2_0
 
 import numpy as np
 import tokenizers
@@ -32,6 +33,9 @@ PROBES = (
     "\x00\x01\x07\x1b\x7f\u0085", "\u1680\u180e\u2028\u2029", "▁a ▁", "Ġword Ċ", "<0x0A>", "\U0010ffff\ufffd",
     "!!!???...---===", "$x^2 + \\frac{1}{2}$",
 )  # fmt: skip
+
+ATOMS = ("'", "'s", "'ll", "'S", "\n", "\r", "\t", "\x0b", " ", "1", "a", "B", ".", "-", "/", '"', "é", "data")
+"""Each row of up to three of these is a probe too: where white space, marks and letters meet, rules differ."""
 
 
 class Flat(NamedTuple):
@@ -69,13 +73,15 @@ def reference(backend: tokenizers.Tokenizer) -> Engine:
     return Engine(f"tokenizers {tokenizers.__version__}", encode)
 
 
-def fastest(backend: tokenizers.Tokenizer, samples: Iterable[str], added: re.Pattern[str]) -> Engine:
+def fastest(backend: tokenizers.Tokenizer, samples: Iterable[str], added: re.Pattern[str], prefix: str = "") -> Engine:
     """The first of the installed engines that encodes probes, vocabulary and samples just as `tokenizers` does.
 
-    `added` finds an added token; no sample has one in it.
+    `added` finds an added token; no sample has one in it. `prefix` is what will stand before each text.
     """
     theirs = reference(backend)
-    texts = [*PROBES, *(text for text in _pairs(backend) if not added.search(text)), *samples]
+    rows = ("".join(row) for size in (2, 3) for row in itertools.product(ATOMS, repeat=size))
+    texts = [*PROBES, *rows, *(text for text in _pairs(backend) if not added.search(text)), *samples]
+    texts = [prefix + text for text in texts]
     wanted = theirs.encode(texts)
     for name, make in _MAKERS.items():
         if importlib.util.find_spec(name) is None:
@@ -88,6 +94,34 @@ def fastest(backend: tokenizers.Tokenizer, samples: Iterable[str], added: re.Pat
         if np.array_equal(found.ids, wanted.ids) and np.array_equal(found.offsets, wanted.offsets):
             return Engine(f"{name} {importlib.metadata.version(name)}", encode)
     return theirs
+
+
+def merged(found: Flat, places: list[int], others: Flat) -> Flat:
+    """Ids of texts, with those of some of them, which have none there, put in."""
+    counts = np.diff(found.offsets)
+    counts[places] = np.diff(others.offsets)
+    taken = np.zeros(len(counts), dtype=np.bool_)
+    taken[places] = True
+    mask = np.repeat(taken, counts)
+    ids = np.empty(len(mask), dtype=np.int32)
+    ids[mask], ids[~mask] = others.ids, found.ids
+    return Flat(ids, bounds(counts))
+
+
+class OddCharacters:
+    """Letters, marks and numbers that Unicode got after 3.2: libraries have other tables of them."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._odd: set[str] = set()
+
+    def among(self, texts: list[str]) -> list[int]:
+        """The places of texts that hold one."""
+        suspects = [i for i, text in enumerate(texts) if not text.isascii()]
+        new = set().union(*(texts[i] for i in suspects)) - self._known
+        self._known |= new
+        self._odd |= {c for c in new if category(c)[0] not in "SP" and ucd_3_2_0.category(c) == "Cn"}
+        return [i for i in suspects if not self._odd.isdisjoint(texts[i])] if self._odd else []
 
 
 def flat(lists: list[list[int]]) -> Flat:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from truetune.encoding.encoder import Encoded
 from truetune.encoding.engines import bounds
-from truetune.render.rendering import Rendering, Source
+from truetune.render.rendering import Rendering, Source, Turn
 
 
 def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -29,7 +29,7 @@ def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uin
     stops = [
         (base + turn.stop_start, base + turn.end)
         for r, base in zip(renderings, bases, strict=False)
-        for turn in r.turns
+        for turn in _trained(r)
         if turn.stop_start >= 0
     ]
     supervised = _cover(places, spans)
@@ -38,6 +38,11 @@ def label(renderings: list[Rendering], encoded: Encoded) -> tuple[NDArray[np.uin
         if high > low and (supervised[low:high].any() or (low and supervised[low - 1])):
             supervised[low:high] = True
     return source, supervised
+
+
+def _trained(rendering: Rendering) -> list[Turn]:
+    trained = {span.turn for span in rendering.spans}
+    return rendering.turns if -1 in trained else [turn for turn in rendering.turns if turn.message in trained]
 
 
 def loss_weights(rendering: Rendering, starts: NDArray[np.int32], supervised: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -38,7 +38,7 @@ def cut(backend: tokenizers.Tokenizer) -> Cut | None:
     first = next((token.content for token in tokens if token.special), None)
     if first is None:
         return None
-    pattern = re.compile(f"({_any_of(sorted(added))})")
+    pattern = re.compile(f"({any_of(sorted(added))})")
     ids = {content: id for content, (id, _) in added.items()}
     for prefix in ("", first):
         if all(_agrees(backend, text, prefix, first, ids[first]) for text in PROBES):
@@ -53,12 +53,12 @@ def _agrees(backend: tokenizers.Tokenizer, text: str, prefix: str, token: str, i
     return between == [id, *alone, id, *alone]
 
 
-def _any_of(words: list[str]) -> str:
+def any_of(words: list[str]) -> str:
     """A pattern for the longest of some words, in order, that stands at a place: common beginnings are tried once."""
     heads = {head: [word[1:] for word in group] for head, group in groupby(words, key=lambda word: word[:1])}
     ends = "" in heads
     singles = [head for head, tails in heads.items() if head and tails == [""]]
-    branches = [re.escape(head) + _any_of(tails) for head, tails in heads.items() if head and tails != [""]]
+    branches = [re.escape(head) + any_of(tails) for head, tails in heads.items() if head and tails != [""]]
     if singles:
         branches.append(f"[{''.join(map(re.escape, singles))}]" if len(singles) > 1 else re.escape(singles[0]))
     if not branches:

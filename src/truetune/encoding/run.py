@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from truetune.encoding.key import inputs_of, key_of
 from truetune.encoding.layout import DATA
 from truetune.encoding.ledger import Ledger
 from truetune.encoding.replay import replay
-from truetune.encoding.shard import Shard, Task, ledger_of, maker_of
+from truetune.encoding.shard import Broken, Shard, Task, ledger_of, maker_of
 from truetune.encoding.table import table as table_of
 from truetune.encoding.workers import Run, cores, in_processes, in_turn
 from truetune.errors import DataError, SpecError, UsageError
@@ -84,7 +85,7 @@ class Encoded:
 
         if (self.folder / DATA / "state.json").is_file():
             return datasets.load_from_disk(str(self.folder / DATA))
-        files = [str(self.folder / DATA / shard["file"]) for shard in self.manifest["shards"]]
+        files = [glob.escape(str(self.folder / DATA / shard["file"])) for shard in self.manifest["shards"]]
         return datasets.load_dataset("parquet", data_files=files, split="train")
 
 
@@ -240,17 +241,22 @@ class Job:
                 number, row = number + 1, row + stretch.rows
             if not found.stretches:
                 size = source.path.stat().st_size
-                for rows, share in self._streamed(source, row, size):
-                    yield Task(number, source, row, None, rows), share
-                    number, row = number + 1, row + len(rows)
+                for rows, broken, share in self._streamed(source, row, size):
+                    yield Task(number, source, row, None, rows, broken), share
+                    number, row = number + 1, row + len(rows) + len(broken)
 
-    def _streamed(self, source: Source, row: int, size: int) -> Iterator[tuple[list[Conversation], int]]:
+    def _streamed(self, source: Source, row: int, size: int) -> Iterator[tuple[list[Conversation], list[Broken], int]]:
+        """(rows, lines that hold none, bytes read)."""
+        broken: list[Broken] = []
+        on_broken = (lambda *line: broken.append(line)) if self.spec.encode.on_error == "skip" else None
         with open_raw(source.path) as raw:
-            found = conversations(records(source, raw), source, row, format=self.spec.format, columns=self.spec.map)
+            form: dict[str, Any] = {"format": self.spec.format, "columns": self.spec.map, "on_broken": on_broken}
+            found = conversations(records(source, raw), source, row, **form)
             reached, empty = 0, True
-            while rows := list(islice(found, STREAMED)):
+            while (rows := list(islice(found, STREAMED))) or broken:
                 before, reached, empty = reached, max(reached, min(raw.tell(), size)), False
-                yield rows, reached - before
+                yield rows, broken[:], reached - before
+                broken.clear()
             if empty:
                 raise DataError(f"{source.path}: the file holds no row")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +27,8 @@ from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
 ORIGINS = ".origins.parquet"
+Broken = tuple[Origin, str]
+"""A line that holds no row, and why."""
 ARROW_ROWS = 1000
 """Rows of a record batch; `datasets` maps one at a time into memory."""
 
@@ -48,6 +50,8 @@ class Task(NamedTuple):
     stretch: Stretch | None
     rows: list[Conversation] | None
     """where the file can't be read from the middle"""
+    broken: Sequence[Broken] = ()
+    """lines among these that hold no row"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     Raises DataError, EnginesDiffer, OSError.
     """
     spec = maker.spec
-    broken: list[tuple[Origin, str]] = []
+    broken = [*task.broken]
     made = Made()
     for chunk in _chunks(_rows(spec, task, broken)):
         _add(made, maker.make(chunk))
@@ -157,7 +161,7 @@ def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) ->
     return DocumentMaker(made.spec, made.tokenizer, made.renderer(), encoder)
 
 
-def _rows(spec: RunSpec, task: Task, broken: list[tuple[Origin, str]]) -> Iterable[Conversation]:
+def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversation]:
     if task.stretch is None:
         return task.rows or ()
     on_broken = None

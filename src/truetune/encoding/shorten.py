@@ -12,11 +12,12 @@ Fits = Callable[[Conversation], bool]
 
 
 def turns(row: Conversation) -> tuple[int, list[int]]:
-    """(how many messages stand before the first turn, where each turn begins); a turn begins with a user's message."""
+    """(how many messages stand before the first turn, where each turn begins); a turn begins with a user."""
     head = 0
     while head < len(row.messages) and row.messages[head].get("role") in ("system", "developer"):
         head += 1
-    later = [i for i in range(head + 1, len(row.messages)) if row.messages[i].get("role") == "user"]
+    roles = [message.get("role") for message in row.messages]
+    later = [i for i in range(head + 1, len(roles)) if roles[i] == "user" != roles[i - 1]]
     return head, [head, *later]
 
 

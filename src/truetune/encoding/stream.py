@@ -43,7 +43,7 @@ def _render(rows: list[Conversation], renderer: Renderer, exact: bool = False) -
     for row in rows:
         try:
             examples += [Example(row, rendering) for rendering in render(row)]
-        except TemplateError as error:
+        except (TemplateError, RecursionError, OverflowError) as error:
             rejected.append(Rejected(row, str(error)))
     return examples, rejected
 

@@ -21,6 +21,8 @@ from truetune.spec.run import RunSpec
 
 Parts = tuple[str | Traced, ...]
 
+OWN = ("messages", "tools", "documents", "add_generation_prompt")
+"""What a template is always given."""
 REWRITTEN = "the template rewrites this turn once a later one follows"
 NO_PROMPT = "a conversation that begins with the assistant has no serving prompt"
 
@@ -51,9 +53,10 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
     weights = _weights(row, spec)
     turns = [(_turn(shown, i, weights[i], stops), shown.through(i)) for i in weights]
     agreed = [_agrees(turn, own, whole, trace) for turn, own in turns]
-    if all(agreed) or spec.history == "single" or spec.learn.what == "all":
+    served = all(ok or not turn.weight for (turn, _), ok in zip(turns, agreed, strict=True))
+    if served or spec.history == "single" or spec.learn.what == "all":
         found = [
-            _moved(turn, own, whole) if ok else turn._replace(weight=0.0, skew=turn.skew or REWRITTEN)
+            _moved(turn, own, whole, trace) if ok else _rewritten(turn)
             for (turn, own), ok in zip(turns, agreed, strict=True)
         ]
         return [plan(whole, tuple(found), None, row, bos)]
@@ -67,6 +70,9 @@ class _Renderings:
         self.template = template
         self.inputs = template.inputs(row.messages, row.tools, row.documents, trace)
         self.variables = {**spec.template_kwargs, **row.template_kwargs}
+        for name in self.variables:
+            if name in OWN or name in template.special:
+                raise TemplateError(f"a variable for the template must not be called {name}, which it has already")
         self.trace = trace
         self._texts: dict[int, Parts] = {}
 
@@ -164,7 +170,7 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
 
 def _agrees(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> bool:
     """Does the whole conversation begin with this turn as it is served?"""
-    if not turn.weight or turn.end is None or own is whole:
+    if turn.end is None or own is whole:
         return True
     head = own[: turn.end.piece]
     if turn.end.offset:
@@ -172,10 +178,17 @@ def _agrees(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> bool:
     return prefix(head, whole, trace) is not None
 
 
-def _moved(turn: TurnPlan, own: Parts, whole: Parts) -> TurnPlan:
+def _rewritten(turn: TurnPlan) -> TurnPlan:
+    """A turn that stands otherwise in the whole conversation: its marks mean nothing there."""
+    return TurnPlan(turn.message, None, None, None, turn.skew or REWRITTEN if turn.weight else turn.skew, 0.0)
+
+
+def _moved(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> TurnPlan:
     """The turn with its marks in the whole conversation, whose parts may be cut otherwise."""
     if turn.end is None or all(_same(a, b) for a, b in zip(own[: turn.end.piece], whole, strict=False)):
         return turn
+
+    trace.opaque = True
 
     def move(mark: Mark | None) -> Mark | None:
         if mark is None:

@@ -17,7 +17,7 @@ from truetune.render.template import REASONING_KEYS, path_text
 from truetune.render.traced import UNKNOWN, Node, Path, Traced
 from truetune.spec.run import Learn
 
-THINK_END = "</think>"
+THINK, THINK_END = "<think>", "</think>"
 
 
 class Piece(NamedTuple):
@@ -88,7 +88,10 @@ def plan(
             if path == UNKNOWN:
                 path = next((segment.path for segment in part.segments if segment.path), UNKNOWN)
             offset = part.segments[0].offset if part.segments else 0
-            made.append(Piece(part.plain, part.node, source_of(path, row.messages), path_text(path), offset))
+            source = source_of(path, row.messages)
+            if source is Source.ASSISTANT and _before_thinking_ends(part.node):
+                source = Source.REASONING
+            made.append(Piece(part.plain, part.node, source, path_text(path), offset))
         else:
             made.append(Piece(part, None, Source.TEMPLATE, "", -1))
     head = 0
@@ -96,6 +99,15 @@ def plan(
         made[0] = made[0]._replace(source=Source.BOS)
         head = len(bos) if made[0].literal != bos else 0
     return Plan(tuple(made), turns, turn, head)
+
+
+def _before_thinking_ends(node: Node) -> bool:
+    """Is it what a template takes from before `</think>`?"""
+    while node[0] != "leaf":
+        if node[0] == "item" and node[1][0] in ("split", "partition") and THINK_END in node[1][2]:
+            return bool(node[2][0] == 0)
+        node = node[1]
+    return False
 
 
 def leaf_path(node: Node) -> Path:
@@ -139,7 +151,7 @@ def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
     edges = [0, plan.bos, *starts[1:]] if plan.bos else starts
     rendering = Rendering(text, edges, plan.sources, plan.places, [], [], plan.turn)
     for i in reversed(plan.answers):
-        if text.find(THINK_END, edges[i], edges[i + 1]) >= 0:
+        if text.find(THINK_END, edges[i], edges[i + 1]) >= 0 and _thinks(text, edges[i]):
             _part_thinking(rendering, i)
     turns = rendering.turns
     for message, start, stop, end, skew, _ in plan.turns:
@@ -159,6 +171,11 @@ def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         if planned.weight and turn.end > turn.start >= 0:
             rendering.spans += _narrow(Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn)
     return rendering
+
+
+def _thinks(text: str, start: int) -> bool:
+    """Does an answer begin with thinking, or behind a template that has begun it?"""
+    return text[start:].lstrip().startswith(THINK) or text[:start].rstrip().endswith(THINK)
 
 
 def _part_thinking(rendering: Rendering, i: int) -> None:

@@ -92,7 +92,7 @@ class Renderer:
         return renderings
 
     def _compare(self, filled: list[Rendering], exact: list[Rendering]) -> None:
-        if [(r.text, r.spans) for r in filled] != [(r.text, r.spans) for r in exact]:
+        if [(r.text, r.spans, r.turns) for r in filled] != [(r.text, r.spans, r.turns) for r in exact]:
             raise TemplateError(
                 "truetune's fast rendering of this row differs from the template's; this is a defect of truetune: "
                 "please report the template and the row"
