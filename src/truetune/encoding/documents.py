@@ -121,7 +121,10 @@ class DocumentMaker:
                 f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
                 "--data-format and --map, or use the data with a preference trainer"
             )
-        found = None if self.settings.content_specials == "keep" else forged(row, self._controls)
+        try:
+            found = None if self.settings.content_specials == "keep" else forged(row, self._controls)
+        except RecursionError:
+            return "it is nested too deeply"
         return found and f"{found}, where it can't be told from the template's own; drop the row or mend it"
 
     def _forged(self, batch: Batch) -> dict[int, int]:
