@@ -27,8 +27,8 @@ from truetune.encoding.layout import (
     OWN,
     WORK,
     described,
+    manifest_in,
     manifest_of,
-    understood,
 )
 from truetune.encoding.objects import ObjectEntry
 from truetune.encoding.shard import ORIGINS, Shard
@@ -66,10 +66,7 @@ class Entry:
 
     def manifest(self) -> dict[str, Any] | None:
         """What the folder holds; None where it is not whole."""
-        try:
-            return understood((self.folder / MANIFEST).read_bytes())
-        except FileNotFoundError:
-            return None
+        return manifest_in(self.folder)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
         """The first shard that is not as it was written; None where all are. Reads every byte."""

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from truetune.data.remote import Place
 from truetune.encoding.shard import Shard
 
 FORMAT = 1
@@ -30,11 +31,11 @@ def manifest_of(shards: Sequence[Shard], names: Sequence[str], facts: Mapping[st
     return json.dumps({"format": FORMAT, **facts, "shards": listed}, indent=1, ensure_ascii=False).encode()
 
 
-def understood(body: bytes) -> dict[str, Any] | None:
-    """A manifest; None where it is cut off, or of another format."""
+def manifest_in(folder: Place) -> dict[str, Any] | None:
+    """What a folder holds; None where it is not whole, or of another format."""
     try:
-        found = json.loads(body)
-    except ValueError:
+        found = json.loads((folder / MANIFEST).read_bytes())
+    except (FileNotFoundError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("format") == FORMAT else None
 

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from truetune.data.remote import Remote
-from truetune.encoding.layout import ASIDE, DATA, MANIFEST, ORIGIN, OWN, WORK, described, manifest_of, understood
+from truetune.encoding.layout import ASIDE, DATA, MANIFEST, ORIGIN, OWN, WORK, described, manifest_in, manifest_of
 from truetune.encoding.shard import ORIGINS, Shard, digest_of
 from truetune.errors import UsageError
 
@@ -65,10 +65,7 @@ class ObjectEntry:
 
     def manifest(self) -> dict[str, Any] | None:
         """What the folder holds; None where it is not whole."""
-        try:
-            return understood((self.folder / MANIFEST).read_bytes())
-        except FileNotFoundError:
-            return None
+        return manifest_in(self.folder)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
         """The first shard that is not as it was written; None where all are. Reads every byte."""

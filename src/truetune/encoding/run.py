@@ -77,7 +77,7 @@ class Encoded:
     @property
     def ledger(self) -> Ledger:
         """Tokens by source, and by whether they have a label."""
-        return ledger_of([Shard(**{**shard}) for shard in self.manifest["shards"]])
+        return ledger_of([Shard(**shard) for shard in self.manifest["shards"]])
 
     def dataset(self) -> Any:
         """A `datasets.Dataset` of the rows. Needs `datasets`."""
