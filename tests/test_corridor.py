@@ -16,6 +16,10 @@ ROOT = Path(truetune.__file__).parent
 ROOMS = (
     "errors",
     "spec",
+    "source",
+    "logs",
+    "checkpoint",
+    "memory",
     "data",
     "render",
     "encoding",
@@ -28,7 +32,7 @@ ROOMS = (
     "demo",
     "cli",
 )
-LIGHT = ("spec", "data", "render", "encoding", "checks", "report", "cli")
+LIGHT = ("spec", "source", "logs", "checkpoint", "memory", "data", "render", "encoding", "checks", "report", "cli")
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
 FREE = ("_repr_html_", "dataset")
 """Functions that may reach forward: a notebook asks a result to draw itself, a user for the rows of a result."""

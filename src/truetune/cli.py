@@ -22,7 +22,7 @@ from truetune.errors import TruetuneError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from truetune.checks.report import Report
+    from truetune.checks.report import DataReport
     from truetune.spec.run import RunSpec
 
 FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
@@ -359,7 +359,7 @@ def _value(name: str, text: str) -> Any:
         return text
 
 
-def _drawn(report: Report, output_format: str, verbose: bool, quiet: bool) -> str:
+def _drawn(report: DataReport, output_format: str, verbose: bool, quiet: bool) -> str:
     if output_format == "json":
         from truetune.report.as_json import to_json
 

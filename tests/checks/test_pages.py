@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.checks.pages import HEADINGS, block, run, sections
+from tests.checks.pages import HEADINGS, run, sections
 from truetune.checks.catalogue import page, rules
 from truetune.checks.rule import Rule
 
@@ -14,17 +15,14 @@ RULES = rules()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
-def test_page(rule: type[Rule], tmp_path: Path) -> None:
+def test_page(rule: type[Rule[Any]], tmp_path: Path) -> None:
     found = sections(rule)
     assert tuple(found) == HEADINGS
     assert all(found.values())
     assert page(rule).partition("\n")[0].endswith(".")
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "mended").mkdir()
-    broken = run(rule, block(found["Example"]), tmp_path / "broken")
-    assert [f.code for f in broken.findings][:1] == [rule.code]
-    mended = run(rule, block(found["Use instead"]), tmp_path / "mended")
-    assert mended.findings == ()
+    broken = run(rule, found["Example"], tmp_path / "broken")
+    assert [f.code for f in broken][:1] == [rule.code]
+    assert run(rule, found["Use instead"], tmp_path / "mended") == ()
 
 
 def test_codes_and_names_are_unique() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import truetune
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
 from truetune.demo import BROKEN, TOKENIZER
 
 HOSTILE = (
@@ -18,13 +18,13 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="package")
-def broken() -> Report:
+def broken() -> DataReport:
     """The demo's broken set, cut at 512 tokens."""
     return truetune.check(data=str(BROKEN), tokenizer=str(TOKENIZER), max_length=512)
 
 
 @pytest.fixture(scope="package")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     """Rows whose prompts, answers, column names and file name attack the page, the terminal or a viewer."""
     rows = [
         {"messages": [{"role": role, "content": text}, {"role": "assistant", "content": text}], text: text}

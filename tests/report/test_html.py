@@ -14,7 +14,7 @@ import numpy as np
 
 import truetune
 from tests.report.conftest import HOSTILE
-from truetune.checks.report import Lengths, Report
+from truetune.checks.report import DataReport, Lengths
 from truetune.checks.run import view
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.html import TOKENS_OF_A_PAGE, _histogram, fragment, page
@@ -46,7 +46,7 @@ class Parsed(HTMLParser):
         self.text += data
 
 
-def test_nothing_of_the_data_becomes_markup(hostile: Report) -> None:
+def test_nothing_of_the_data_becomes_markup(hostile: DataReport) -> None:
     parsed = Parsed(page(hostile))
     assert parsed.tags <= TAGS
     assert not {"src", "style", "onerror"} & set(parsed.attributes)
@@ -55,7 +55,7 @@ def test_nothing_of_the_data_becomes_markup(hostile: Report) -> None:
     assert unseen == []
 
 
-def test_every_hostile_string_can_be_read(hostile: Report) -> None:
+def test_every_hostile_string_can_be_read(hostile: DataReport) -> None:
     text = Parsed(page(hostile)).text
     for string in ("<script>alert(1)</script>", "{{ 7 * 7 }}{% raw %}", "[bold red]x[/]", "\\x1b[31mred"):
         assert string in text
@@ -63,7 +63,7 @@ def test_every_hostile_string_can_be_read(hostile: Report) -> None:
     assert len(HOSTILE) * 2 == hostile.rows
 
 
-def test_the_policy_allows_the_two_style_sheets_alone(broken: Report) -> None:
+def test_the_policy_allows_the_two_style_sheets_alone(broken: DataReport) -> None:
     text = page(broken)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     sheets = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
@@ -74,7 +74,7 @@ def test_the_policy_allows_the_two_style_sheets_alone(broken: Report) -> None:
     assert not re.search(r"https?://|url\(|@import", "".join(sheets))
 
 
-def test_findings_ledger_and_lengths(broken: Report) -> None:
+def test_findings_ledger_and_lengths(broken: DataReport) -> None:
     text = Parsed(page(broken)).text
     for finding in broken.findings:
         assert visible(finding.message) in text
@@ -87,7 +87,7 @@ def test_findings_ledger_and_lengths(broken: Report) -> None:
     assert page(replace(broken, findings=())).count("None: this run is clean.") == 1
 
 
-def test_the_bar_covers_the_ledger(broken: Report) -> None:
+def test_the_bar_covers_the_ledger(broken: DataReport) -> None:
     bars = re.findall(r'<rect class="s-\w+ (\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page(broken))
     assert abs(sum(float(width) for _, _, width in bars) - 1000) < 0.1
     supervised = sum(float(width) for kind, _, width in bars if kind == "supervised")
@@ -114,7 +114,7 @@ def test_each_token_says_its_id_and_its_place(tmp_path: Path) -> None:
     assert page(report).count("<br>") == text.count("\n")
 
 
-def test_a_case_leads_to_its_tokens(broken: Report) -> None:
+def test_a_case_leads_to_its_tokens(broken: DataReport) -> None:
     parsed = Parsed(page(broken))
     assert {link.removeprefix("#") for link in parsed.attributes["href"]} <= set(parsed.attributes["id"])
     twice = Parsed(page(replace(broken, views=broken.views[:1] * 2)))
@@ -143,7 +143,7 @@ def test_the_limit_stands_in_the_wide_last_bar() -> None:
     assert [bar["over"] for bar in drawn["bars"]] == [False, False, False]
 
 
-def test_notebooks_show_the_fragment(broken: Report) -> None:
+def test_notebooks_show_the_fragment(broken: DataReport) -> None:
     assert broken._repr_html_() == fragment(broken)
     assert fragment(broken) in page(broken)
 

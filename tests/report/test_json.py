@@ -7,13 +7,13 @@ from pathlib import Path
 
 import jsonschema
 
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
 from truetune.report.as_json import as_dict, to_json
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
 
 
-def test_it_keeps_to_its_schema(broken: Report, hostile: Report) -> None:
+def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     for report in (broken, hostile):
         value = json.loads(to_json(report))
@@ -22,7 +22,7 @@ def test_it_keeps_to_its_schema(broken: Report, hostile: Report) -> None:
         assert to_json(report).isascii()
 
 
-def test_the_schema_describes_every_field(broken: Report) -> None:
+def test_the_schema_describes_every_field(broken: DataReport) -> None:
     value = as_dict(broken)
     assert set(value) == set(SCHEMA["properties"])
     assert set(value["lengths"]) == set(SCHEMA["properties"]["lengths"]["properties"])
@@ -31,7 +31,7 @@ def test_the_schema_describes_every_field(broken: Report) -> None:
     assert set(value["findings"][0]["cases"][0]) == set(finding["properties"]["cases"]["items"]["properties"])
 
 
-def test_it_holds_what_the_report_holds(broken: Report) -> None:
+def test_it_holds_what_the_report_holds(broken: DataReport) -> None:
     value = as_dict(broken)
     assert value["failed"] is True
     assert sum(cell["supervised"] + cell["context"] for cell in value["ledger"].values()) == broken.ledger.total

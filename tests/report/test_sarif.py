@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import jsonschema
 
 from truetune.checks.catalogue import rules
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
 from truetune.report.sarif import LEVELS, to_sarif
 
 
@@ -66,13 +66,13 @@ RUN = fields(
 SARIF = fields({"$schema": TEXT, "version": {"const": "2.1.0"}, "runs": listed(RUN)})
 
 
-def test_it_keeps_to_the_standard(broken: Report, hostile: Report) -> None:
+def test_it_keeps_to_the_standard(broken: DataReport, hostile: DataReport) -> None:
     for report in (broken, hostile):
         assert to_sarif(report).isascii()
         jsonschema.validate(json.loads(to_sarif(report)), SARIF)
 
 
-def test_it_holds_every_rule_and_every_finding(broken: Report) -> None:
+def test_it_holds_every_rule_and_every_finding(broken: DataReport) -> None:
     (run,) = json.loads(to_sarif(broken))["runs"]
     driver = run["tool"]["driver"]
     assert [rule["id"] for rule in driver["rules"]] == [rule.code for rule in rules()]
@@ -83,7 +83,7 @@ def test_it_holds_every_rule_and_every_finding(broken: Report) -> None:
         assert lines == [case.origin.line for case in finding.cases if case.origin is not None]
 
 
-def test_data_is_neither_placeholder_nor_link(hostile: Report) -> None:
+def test_data_is_neither_placeholder_nor_link(hostile: DataReport) -> None:
     (run,) = json.loads(to_sarif(hostile))["runs"]
     assert run["results"]
     for result in run["results"]:

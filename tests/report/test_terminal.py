@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import Lengths, Report
+from truetune.checks.report import DataReport, Lengths
 from truetune.data.conversation import Origin
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
@@ -45,7 +45,7 @@ SHORT = Finding(
 DATE = Finding("date-in-template", "TT207", "info", "the template writes today's date", "nothing to do")
 
 
-def report(*findings: Finding, limit: int | None = 512) -> Report:
+def report(*findings: Finding, limit: int | None = 512) -> DataReport:
     counts = np.zeros((len(Source), 2), dtype=np.int64)
     counts[Source.TEMPLATE, 0], counts[Source.USER, 0] = 1_000, 2_500
     counts[Source.ASSISTANT, 1], counts[Source.STOP, 1] = 6_300, 200
@@ -53,14 +53,14 @@ def report(*findings: Finding, limit: int | None = 512) -> Report:
         counts=np.array([120, 79, 0, 1]), edges=np.array([0, 200, 400, 600, 800]),
         median=98, p95=178, longest=740, limit=limit, over=1, lost_tokens=228, lost_supervised=0,
     )  # fmt: skip
-    return Report(
+    return DataReport(
         spec=RunSpec(max_length=limit), tokenizer="models/small", facts={"eos": "<|im_end|> (3)"}, rows=200,
         examples=200, rejected=0, unsupervised=5, formats={"messages": 200}, ledger=Ledger(counts), lengths=lengths,
         findings=findings, views=(), seconds=1.25,
     )  # fmt: skip
 
 
-def drawn(made: Report, width: int = 80, *, verbose: bool = False, quiet: bool = False) -> str:
+def drawn(made: DataReport, width: int = 80, *, verbose: bool = False, quiet: bool = False) -> str:
     buffer = io.StringIO()
     render_report(made, Console(file=buffer, width=width), verbose=verbose, quiet=quiet)
     return buffer.getvalue()
@@ -134,7 +134,7 @@ def test_a_clean_run_and_one_that_learns_nothing() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_line_is_wider_than_the_window(broken: Report, width: int) -> None:
+def test_no_line_is_wider_than_the_window(broken: DataReport, width: int) -> None:
     text = drawn(broken, width, verbose=True)
     for line in text.splitlines():
         assert cell_len(line) <= width or line.startswith("  --> ")
@@ -142,7 +142,7 @@ def test_no_line_is_wider_than_the_window(broken: Report, width: int) -> None:
         assert f"{finding.severity}[{finding.code}] {finding.rule}: {finding.message}" in " ".join(text.split())
 
 
-def test_nothing_reaches_the_terminal_but_text(hostile: Report) -> None:
+def test_nothing_reaches_the_terminal_but_text(hostile: DataReport) -> None:
     for text in (drawn(hostile), drawn(hostile, verbose=True), as_text(hostile, verbose=True)):
         assert all(line.isprintable() for line in text.split("\n"))
         assert "[bold red]x[/]" in text

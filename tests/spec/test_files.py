@@ -50,6 +50,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         "max-length: 4096\nselect: TT1\nignore: [TT101]\nfail-on: warning\n"
         "encode: {overflow: split, packing: best-fit, content-specials: text, on-error: skip, file-format: arrow, "
         "loss-weights: true, trainer: transformers}\n"
+        "training: {learning-rate: 2e-5, lora: {r: 8}}\n"
     )
     settings, _ = find_settings(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)

@@ -8,18 +8,21 @@ import inspect
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from truetune.checks.rule import Rule
 from truetune.errors import UsageError
 
-STATIONS = ("tokenizer", "template", "rows", "tokens")
+DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
+"""The stations that look at rows with a tokenizer"""
+STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint")
 
 
 @cache
-def rules() -> tuple[type[Rule], ...]:
-    """All rules, by code."""
-    found = []
-    for station in STATIONS:
+def rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
+    """The rules of these stations (of all when none is named), by code."""
+    found: list[type[Rule[Any]]] = []
+    for station in stations or STATIONS:
         package = importlib.import_module(f"truetune.checks.{station}")
         for info in pkgutil.iter_modules(package.__path__):
             module = importlib.import_module(f"{package.__name__}.{info.name}")
@@ -31,13 +34,18 @@ def rules() -> tuple[type[Rule], ...]:
     return tuple(sorted(found, key=lambda rule: rule.code))
 
 
-def page(rule: type[Rule]) -> str:
+def station(rule: type[Rule[Any]]) -> str:
+    """The station that a rule stands at."""
+    return rule.__module__.split(".")[-2]
+
+
+def page(rule: type[Rule[Any]]) -> str:
     """The rule's page, in Markdown: the docstring of its module."""
     return inspect.getdoc(inspect.getmodule(rule)) or ""
 
 
-def choose(select: Iterable[str], ignore: Iterable[str]) -> list[type[Rule]]:
-    """The rules that `select` names (all when empty) and `ignore` does not, by name or code prefix.
+def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list[type[Rule[Any]]]:
+    """The rules of these stations that `select` names (all when empty) and `ignore` does not, by name or code prefix.
 
     Raises UsageError for a name that fits no rule.
     """
@@ -47,12 +55,12 @@ def choose(select: Iterable[str], ignore: Iterable[str]) -> list[type[Rule]]:
             raise UsageError(f"no rule is called {wanted!r}{_near(wanted)}; `truetune rules` lists them")
     return [
         rule
-        for rule in rules()
+        for rule in rules(*stations)
         if (not select or any(_fits(rule, s) for s in select)) and not any(_fits(rule, i) for i in ignore)
     ]
 
 
-def find(name: str) -> type[Rule]:
+def find(name: str) -> type[Rule[Any]]:
     """The rule of that name or code. Raises UsageError."""
     for rule in rules():
         if name in (rule.name(), rule.code):
@@ -60,7 +68,7 @@ def find(name: str) -> type[Rule]:
     raise UsageError(f"no rule is called {name!r}{_near(name)}; `truetune rules` lists them")
 
 
-def _fits(rule: type[Rule], wanted: str) -> bool:
+def _fits(rule: type[Rule[Any]], wanted: str) -> bool:
     return rule.name() == wanted or rule.code.startswith(wanted.upper())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from truetune.checks.figure import Figure
 from truetune.data.conversation import Origin
 from truetune.spec.run import Severity
 
@@ -21,6 +23,30 @@ class Case:
     """Index of the message."""
     file: str | None = None
     """Where it is not in a row: the file it is in (`tokenizer_config.json`)."""
+    line: int | None = None
+    """1-based line of `file`"""
+    column: int | None = None
+    """1-based column of that line, in characters"""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Characters `start` to `end` of a text become `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """The remedy as edits of one file."""
+
+    file: str
+    edits: tuple[Edit, ...]
+    """In the text of the file as it was read; they do not overlap."""
+    safe: bool = True
+    """A safe one changes nothing but the fault; others are applied when asked for (`--unsafe-fixes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +67,11 @@ class Finding:
     """At most 3 places."""
     count: int | None = None
     total: int | None = None
+    fix: Fix | None = None
+    figure: Figure | None = None
+    """What shows it, as a small plot"""
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity, then by code."""
+    return tuple(sorted(findings, key=lambda f: (-RANK[f.severity], f.code)))

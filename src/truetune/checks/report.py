@@ -50,10 +50,39 @@ class TokenView:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing that was looked at."""
+
+    kind: str
+    """`Axolotl configuration`, `Python source`, `adapter`, ..."""
+    path: str
+    facts: tuple[tuple[str, str], ...] = ()
+    """Short facts on it, by name"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """The result of `truetune.check`."""
+    """The result of looking at something: what was looked at, and the findings."""
 
     spec: RunSpec
+    subjects: tuple[Subject, ...] = ()
+    findings: tuple[Finding, ...]
+    """By severity, then by code."""
+    seconds: float
+
+    def worst(self) -> Severity | None:
+        return max((f.severity for f in self.findings), key=RANK.__getitem__, default=None)
+
+    def failed(self) -> bool:
+        """Is there a finding at or above `spec.fail_on`?"""
+        worst = self.worst()
+        return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataReport(Report):
+    """The result where there were rows and a tokenizer: what the run would learn as well."""
+
     tokenizer: str
     """The folder that was read."""
     facts: dict[str, str]
@@ -68,19 +97,8 @@ class Report:
     """Rows by format."""
     ledger: Ledger
     lengths: Lengths
-    findings: tuple[Finding, ...]
-    """By severity, then by code."""
     views: tuple[TokenView, ...]
     """The first example, and one of each finding's first case where it is near at hand."""
-    seconds: float
-
-    def worst(self) -> Severity | None:
-        return max((f.severity for f in self.findings), key=RANK.__getitem__, default=None)
-
-    def failed(self) -> bool:
-        """Is there a finding at or above `spec.fail_on`?"""
-        worst = self.worst()
-        return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
 
     def _repr_html_(self) -> str:
         from truetune.report.html import fragment

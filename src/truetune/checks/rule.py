@@ -1,23 +1,32 @@
 """Rule: one thing that can be wrong at one station of the path.
 
 A rule is one module `checks/<station>/<rule_name>.py` that holds one subclass of `Rule`. Its name is
-the module's name in kebab-case; the module's docstring is its page (`truetune explain`).
+the module's name in kebab-case; the module's docstring is its page (`truetune explain`). What it looks at, its
+subject, is the station's: data with a tokenizer (`DataRule`), settings, a source file, a run's log, a checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from truetune.checks.findings import Case, Finding
+from truetune.checks.figure import Figure
+from truetune.checks.findings import Case, Finding, Fix
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
+from truetune.spec.config import Config
 from truetune.spec.run import RunSpec, Severity
 
+if TYPE_CHECKING:
+    from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
+    from truetune.logs.log import RunLog  # noqa: F401
+    from truetune.source.module import Module  # noqa: F401
+
 MAX_CASES = 3
+Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +39,22 @@ class Setup:
     """Renderings of small conversations with this template, made once; they need no data."""
 
 
-class Rule:
-    """Looks at the setup and at every batch, then says what it found."""
+class Rule(Generic[Subject]):
+    """Looks at one subject and says what it found."""
 
     code: ClassVar[str]
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self.spec = setup.spec
-        self.tokenizer = setup.tokenizer
-        self.probes = setup.probes
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
 
     @classmethod
     def name(cls) -> str:
         return cls.__module__.rsplit(".", 1)[-1].replace("_", "-")
 
-    def evaluation(self, rows: Iterable[Conversation]) -> None:
-        """Called once, before the first batch, with the rows of `eval_data` where there are any."""
-
-    def batch(self, batch: Batch) -> None:
-        """Called for each batch, in file order. Keep counts and at most MAX_CASES cases, never rows."""
-
     def findings(self) -> Iterator[Finding]:
-        """Called once, after the last batch."""
+        """Called once, when everything of the subject has been seen."""
         yield from ()
 
     def finding(
@@ -67,6 +67,8 @@ class Rule:
         cases: Iterable[Case] = (),
         count: int | None = None,
         total: int | None = None,
+        fix: Fix | None = None,
+        figure: Figure | None = None,
     ) -> Finding:
         """A finding of this rule."""
         return Finding(
@@ -79,4 +81,39 @@ class Rule:
             cases=tuple(cases)[:MAX_CASES],
             count=count,
             total=total,
+            fix=fix,
+            figure=figure,
         )
+
+
+class DataRule(Rule[Setup]):
+    """Looks at the setup and at every batch of rows, then says what it found."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.setup = setup
+        self.spec = setup.spec
+        self.tokenizer = setup.tokenizer
+        self.probes = setup.probes
+
+    def evaluation(self, rows: Iterable[Conversation]) -> None:
+        """Called once, before the first batch, with the rows of `eval_data` where there are any."""
+
+    def batch(self, batch: Batch) -> None:
+        """Called for each batch, in file order. Keep counts and at most MAX_CASES cases, never rows."""
+
+
+class ConfigRule(Rule[Config]):
+    """Looks at the settings of a run, whatever stack they were written for."""
+
+
+class SourceRule(Rule["Module"]):
+    """Looks at one Python file or notebook. It gives one finding for each place in it."""
+
+
+class LogRule(Rule["RunLog"]):
+    """Looks at the log of a run."""
+
+
+class CheckpointRule(Rule["Checkpoint"]):
+    """Looks at the files of a saved model or adapter."""

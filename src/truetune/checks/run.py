@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from truetune.checks.catalogue import choose
-from truetune.checks.findings import RANK, Finding
-from truetune.checks.report import Report, TokenView
-from truetune.checks.rule import Rule, Setup
+from truetune.checks.catalogue import DATA, choose
+from truetune.checks.findings import Finding, in_order
+from truetune.checks.report import DataReport, TokenView
+from truetune.checks.rule import DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation
@@ -30,7 +30,7 @@ Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
 
 
-def check(spec: RunSpec, *, progress: Progress | None = None) -> Report:
+def check(spec: RunSpec, *, progress: Progress | None = None) -> DataReport:
     """Read everything that `spec` names and say what is wrong.
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
@@ -41,12 +41,12 @@ def check(spec: RunSpec, *, progress: Progress | None = None) -> Report:
         return _check(spec, progress, only_reference=True)
 
 
-def _check(spec: RunSpec, progress: Progress | None, *, only_reference: bool) -> Report:
+def _check(spec: RunSpec, progress: Progress | None, *, only_reference: bool) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec)
-    rules = [rule(setup) for rule in choose(spec.select, spec.ignore)]
+    rules = [rule(setup) for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
     for rule in rules:
-        if spec.eval_data and type(rule).evaluation is not Rule.evaluation:
+        if spec.eval_data and type(rule).evaluation is not DataRule.evaluation:
             rule.evaluation(_rows(spec, spec.eval_data))
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally = Tally(spec.max_length)
@@ -56,10 +56,8 @@ def _check(spec: RunSpec, progress: Progress | None, *, only_reference: bool) ->
             rule.batch(batch)
     if spec.data and not tally.rows:
         raise DataError(f"{', '.join(spec.data)}: there is no row in it; at least one is needed")
-    findings = sorted(
-        (finding for rule in rules for finding in rule.findings()), key=lambda f: (-RANK[f.severity], f.code)
-    )
-    return Report(
+    findings = in_order(finding for rule in rules for finding in rule.findings())
+    return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
         facts=_facts(setup.tokenizer, setup.probes) | {"encoded by": encoder.engine.name},
@@ -70,7 +68,7 @@ def _check(spec: RunSpec, progress: Progress | None, *, only_reference: bool) ->
         formats=dict(tally.formats),
         ledger=tally.ledger(),
         lengths=tally.lengths(),
-        findings=tuple(findings),
+        findings=findings,
         views=tuple(_views(setup, encoder, _wanted(findings))),
         seconds=time.perf_counter() - started,
     )
@@ -108,7 +106,7 @@ def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = Non
     return read(paths, format=spec.format, columns=spec.map, progress=progress)
 
 
-def _wanted(findings: list[Finding]) -> set[int]:
+def _wanted(findings: tuple[Finding, ...]) -> set[int]:
     rows = [f.cases[0].origin.row for f in findings if f.cases and f.cases[0].origin is not None]
     return {0, *[row for row in rows if row < VIEWED_ROWS][:MAX_VIEWS]}
 

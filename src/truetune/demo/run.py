@@ -14,14 +14,15 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 from rich.text import Text
 
-import truetune
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
+from truetune.checks.run import check
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
 from truetune.demo.prove import STEPS, Proof, prove
 from truetune.report.show import render_view
 from truetune.report.terminal import render_report
 from truetune.report.text import visible
+from truetune.spec.run import RunSpec
 
 NEEDED = ("torch", "transformers")
 BARS = "▁▂▃▄▅▆▇█"
@@ -71,8 +72,8 @@ def render_proof(proof: Proof, console: Console) -> None:
     )
 
 
-def _check(data: Path, tokenizer: Path, console: Console) -> Report:
-    report = truetune.check(data=str(data), tokenizer=str(tokenizer), max_length=MAX_LENGTH)
+def _check(data: Path, tokenizer: Path, console: Console) -> DataReport:
+    report = check(RunSpec(data=(str(data),), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
     render_report(report, console)
     return report
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import truetune
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
 
 SCHEMA = "truetune.report/1"
 
 
-def to_json(report: Report) -> str:
+def to_json(report: DataReport) -> str:
     """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding."""
     return json.dumps(as_dict(report), indent=2)
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def as_dict(report: DataReport) -> dict[str, Any]:
     """The JSON object."""
     lengths = report.lengths
     return {

@@ -13,7 +13,7 @@ import jinja2
 import numpy as np
 
 import truetune
-from truetune.checks.report import Lengths, Report, TokenView
+from truetune.checks.report import DataReport, Lengths, TokenView
 from truetune.render.rendering import Run, Source
 from truetune.report.terminal import verdict
 from truetune.report.text import many, share, spell, visible
@@ -24,7 +24,7 @@ TOKENS_OF_A_PAGE = 60_000
 CANVAS = "body{margin:0;background:Canvas}"
 
 
-def page(report: Report) -> str:
+def page(report: DataReport) -> str:
     """A whole HTML document."""
     policy = f"default-src 'none'; style-src {_hash(CANVAS)} {_hash(_style())}; base-uri 'none'; form-action 'none'"
     return (
@@ -37,7 +37,7 @@ def page(report: Report) -> str:
     )
 
 
-def fragment(report: Report) -> str:
+def fragment(report: DataReport) -> str:
     """The report as an HTML fragment, for notebooks."""
     limit = min(TOKENS_OF_A_VIEW, TOKENS_OF_A_PAGE // max(1, len(report.views)))
     return _template().render(
@@ -73,7 +73,7 @@ def _template() -> jinja2.Template:
     return environment.from_string(_file("page.html.jinja"))
 
 
-def _sources(report: Report) -> list[dict[str, Any]]:
+def _sources(report: DataReport) -> list[dict[str, Any]]:
     total = report.ledger.total
     return [
         {
@@ -87,7 +87,7 @@ def _sources(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(report: Report) -> Iterator[dict[str, Any]]:
+def _bar(report: DataReport) -> Iterator[dict[str, Any]]:
     """What is supervised, then the context, as parts of 1,000."""
     rows, total, done = report.ledger.rows(), max(1, report.ledger.total), 0
     for kind, column in (("supervised", 1), ("context", 2)):

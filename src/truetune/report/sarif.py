@@ -11,14 +11,14 @@ from urllib.parse import quote
 import truetune
 from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
 from truetune.report.terminal import summary_of
 from truetune.report.text import visible
 
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def to_sarif(report: Report) -> str:
+def to_sarif(report: DataReport) -> str:
     """One SARIF run."""
     catalogue = list(rules())
     place = {rule.code: i for i, rule in enumerate(catalogue)}
@@ -45,7 +45,7 @@ def to_sarif(report: Report) -> str:
     return json.dumps(log, indent=2)
 
 
-def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
+def _result(finding: Finding, place: dict[str, int], report: DataReport) -> dict[str, Any]:
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
     locations = [_location(case, report) for case in finding.cases]
     return {
@@ -57,7 +57,7 @@ def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str
     }
 
 
-def _location(case: Case, report: Report) -> dict[str, Any]:
+def _location(case: Case, report: DataReport) -> dict[str, Any]:
     if case.origin is not None:
         return _file(case.origin.file, case.origin.line, case.text)
     return _file(str(Path(report.tokenizer) / (case.file or "")), None, case.text)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from truetune.checks.catalogue import find, page, rules
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import Report
+from truetune.checks.report import DataReport
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report.text import clip, many, share, visible, wrap
@@ -23,7 +23,7 @@ BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def render_report(report: Report, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
+def render_report(report: DataReport, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
     """Draw verdict, findings, ledger and lengths; `verbose` draws notes in full, `quiet` findings alone."""
     if not quiet:
         _say(console, verdict(report, console.width))
@@ -50,7 +50,7 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
     _say(console, summary(report))
 
 
-def verdict(report: Report, width: int = 10_000) -> Text:
+def verdict(report: DataReport, width: int = 10_000) -> Text:
     """What is learned, in one sentence."""
     ledger = report.ledger
     if not ledger.supervised:
@@ -70,7 +70,7 @@ def verdict(report: Report, width: int = 10_000) -> Text:
     return text
 
 
-def summary(report: Report) -> Text:
+def summary(report: DataReport) -> Text:
     """Counts of findings, and how to go on."""
     counts = {s: sum(f.severity == s for f in report.findings) for s in STYLES}
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
@@ -90,7 +90,7 @@ def _say(console: Console, text: Text | str = "") -> None:
     console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
-def _facts(report: Report, width: int) -> Text:
+def _facts(report: DataReport, width: int) -> Text:
     facts = ["tokenizer " + report.tokenizer, *(f"{name} {value}" for name, value in report.facts.items())]
     return Text("\n".join(line for fact in facts for line in wrap(visible(fact), width)), style="dim")
 
@@ -163,7 +163,7 @@ def ledger_table(ledger: Ledger) -> Table:
     return table
 
 
-def _without_label(report: Report) -> list[Text]:
+def _without_label(report: DataReport) -> list[Text]:
     """Rows and examples that teach nothing."""
     lines = []
     if report.unsupervised:
@@ -173,7 +173,7 @@ def _without_label(report: Report) -> list[Text]:
     return [Text(line, style="red") for line in lines]
 
 
-def _histogram(report: Report, console: Console) -> list[Text]:
+def _histogram(report: DataReport, console: Console) -> list[Text]:
     lengths = report.lengths
     bar = _bar if console.encoding.lower().startswith("utf") else _plain_bar
     lines = [
@@ -209,7 +209,7 @@ def _plain_bar(count: int, top: int) -> str:
     return "#" * -(-BAR * count // top) if top else ""
 
 
-def as_text(report: Report, *, verbose: bool = False, quiet: bool = False) -> str:
+def as_text(report: DataReport, *, verbose: bool = False, quiet: bool = False) -> str:
     """The report as plain text, 100 columns wide."""
     buffer = io.StringIO()
     render_report(report, Console(file=buffer, width=100, color_system=None), verbose=verbose, quiet=quiet)

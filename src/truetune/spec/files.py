@@ -15,8 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from truetune.errors import SpecError
 from truetune.spec.run import Encoding, Learn, RunSpec
+from truetune.spec.training import Training
 
-PARTS: dict[str, type[BaseModel]] = {"learn": Learn, "encode": Encoding}
+PARTS: dict[str, type[BaseModel]] = {"learn": Learn, "encode": Encoding, "training": Training}
 """Settings that hold settings."""
 CONFIG = "truetune.yaml"
 PROJECT = "pyproject.toml"

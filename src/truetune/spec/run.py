@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from truetune.spec.training import Training
+
 Severity = Literal["error", "warning", "info"]
 What = Literal["assistant", "last", "completion", "all"]
 Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto"]
@@ -87,6 +89,7 @@ class RunSpec(_Part):
     max_length: int | None = Field(default=None, gt=0)
     """Longest example in tokens; None where the run does not set it."""
     encode: Encoding = Encoding()
+    training: Training = Training()
     select: tuple[str, ...] = ()
     """Rules to run, by name or code prefix; all when empty."""
     ignore: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.similar import Grown, near_pairs
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -53,7 +53,7 @@ MANY = 0.02
 """Share of the rows from which copies are a warning and not a note."""
 
 
-class DuplicateRows(Rule):
+class DuplicateRows(DataRule):
     code = "TT305"
     severity = "warning"
 

@@ -32,11 +32,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class MalformedRows(Rule):
+class MalformedRows(DataRule):
     code = "TT311"
     severity = "error"
 

@@ -35,11 +35,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class RoleAliasDropped(Rule):
+class RoleAliasDropped(DataRule):
     code = "TT301"
     severity = "error"
 

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule, Setup
+from truetune.checks.rule import DataRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
@@ -41,7 +41,7 @@ MORE = 0.08
 SIGMAS = 8.0
 
 
-class RowsGroupedBySource(Rule):
+class RowsGroupedBySource(DataRule):
     code = "TT306"
     severity = "warning"
 

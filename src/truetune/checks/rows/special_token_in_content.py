@@ -40,7 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -48,7 +48,7 @@ CONTENT = np.zeros(len(Source), dtype=np.bool_)
 CONTENT[[Source.SYSTEM, Source.USER, Source.ASSISTANT, Source.REASONING, Source.TOOL_RESULT, Source.TOOL_CALL]] = True
 
 
-class SpecialTokenInContent(Rule):
+class SpecialTokenInContent(DataRule):
     code = "TT307"
     severity = "error"
 

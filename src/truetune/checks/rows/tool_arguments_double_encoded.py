@@ -40,13 +40,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.traced import json_body
 
 
-class ToolArgumentsDoubleEncoded(Rule):
+class ToolArgumentsDoubleEncoded(DataRule):
     code = "TT308"
     severity = "error"
 

@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.similar import near_in
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -55,7 +55,7 @@ SAYS = {
 }
 
 
-class TrainEvalLeak(Rule):
+class TrainEvalLeak(DataRule):
     code = "TT304"
     severity = "error"
 

@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import Rule, Setup
+from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -45,7 +45,7 @@ TELLING = frozenset(
 """Names of columns that sound like part of the prompt or the answer."""
 
 
-class UnusedColumns(Rule):
+class UnusedColumns(DataRule):
     code = "TT302"
     severity = "warning"
 

@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of
@@ -52,7 +52,7 @@ LONG = 40
 """Characters from which a repeated answer is no class label."""
 
 
-class WrongFieldMapped(Rule):
+class WrongFieldMapped(DataRule):
     code = "TT303"
     severity = "error"
 

@@ -33,11 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class ChatDataWithoutTemplate(Rule):
+class ChatDataWithoutTemplate(DataRule):
     code = "TT210"
     severity = "error"
 

@@ -42,14 +42,14 @@ import difflib
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
 
 
-class DateInTemplate(Rule):
+class DateInTemplate(DataRule):
     code = "TT207"
     severity = "warning"
     chats = 0

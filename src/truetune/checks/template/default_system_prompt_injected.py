@@ -41,14 +41,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 SYSTEM = "Mind the canary."
 
 
-class DefaultSystemPromptInjected(Rule):
+class DefaultSystemPromptInjected(DataRule):
     code = "TT206"
     severity = "info"
 

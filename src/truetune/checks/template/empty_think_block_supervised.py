@@ -42,13 +42,13 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 EMPTY = re.compile(r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:\1|channel\|)>")
 
 
-class EmptyThinkBlockSupervised(Rule):
+class EmptyThinkBlockSupervised(DataRule):
     code = "TT205"
     severity = "warning"
 

@@ -33,10 +33,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 
 
-class GenerationTagMissing(Rule):
+class GenerationTagMissing(DataRule):
     code = "TT202"
     severity = "error"
 

@@ -34,12 +34,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 
-class PlainStringPairSkipsTemplate(Rule):
+class PlainStringPairSkipsTemplate(DataRule):
     code = "TT211"
     severity = "warning"
 

@@ -41,12 +41,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.contract import NO_PROMPT, REWRITTEN
 
 
-class PrefixDifferencingMaskMisaligned(Rule):
+class PrefixDifferencingMaskMisaligned(DataRule):
     code = "TT203"
     severity = "warning"
 

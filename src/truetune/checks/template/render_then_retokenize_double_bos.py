@@ -47,11 +47,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class RenderThenRetokenizeDoubleBos(Rule):
+class RenderThenRetokenizeDoubleBos(DataRule):
     code = "TT209"
     severity = "error"
 

@@ -37,11 +37,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class TemplateRejectsRows(Rule):
+class TemplateRejectsRows(DataRule):
     code = "TT212"
     severity = "error"
 

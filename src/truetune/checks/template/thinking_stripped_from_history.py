@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 from truetune.render.contract import REWRITTEN
@@ -59,7 +59,7 @@ from truetune.render.rendering import Rendering, Source
 from truetune.render.template import REASONING_KEYS
 
 
-class ThinkingStrippedFromHistory(Rule):
+class ThinkingStrippedFromHistory(DataRule):
     code = "TT204"
     severity = "warning"
 

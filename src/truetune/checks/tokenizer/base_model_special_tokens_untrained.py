@@ -38,7 +38,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import Rule, Setup
+from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.weights import embedding
 
@@ -49,7 +49,7 @@ TINY = 1e-3
 """Of the median norm of the sample."""
 
 
-class BaseModelSpecialTokensUntrained(Rule):
+class BaseModelSpecialTokensUntrained(DataRule):
     code = "TT106"
     severity = "error"
 

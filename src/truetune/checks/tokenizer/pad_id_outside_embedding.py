@@ -34,12 +34,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 
 NAMED = ("pad", "eos", "bos")
 
 
-class PadIdOutsideEmbedding(Rule):
+class PadIdOutsideEmbedding(DataRule):
     code = "TT104"
     severity = "error"
 

@@ -38,12 +38,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.pads import good_pad
 
 
-class PadIsStopToken(Rule):
+class PadIsStopToken(DataRule):
     code = "TT101"
     severity = "error"
     supervised = masked = 0

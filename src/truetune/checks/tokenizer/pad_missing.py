@@ -32,11 +32,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 from truetune.render.pads import good_pad
 
 
-class PadMissing(Rule):
+class PadMissing(DataRule):
     code = "TT102"
     severity = "warning"
 

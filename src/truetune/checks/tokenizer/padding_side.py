@@ -33,13 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 
 ABSOLUTE = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "ctrl"))
 """Model types that add a position to each embedding, and count pads as positions."""
 
 
-class PaddingSide(Rule):
+class PaddingSide(DataRule):
     code = "TT103"
     severity = "warning"
 

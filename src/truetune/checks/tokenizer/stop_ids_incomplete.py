@@ -38,11 +38,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 
 
-class StopIdsIncomplete(Rule):
+class StopIdsIncomplete(DataRule):
     code = "TT105"
     severity = "error"
     chats = 0

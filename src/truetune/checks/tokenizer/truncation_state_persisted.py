@@ -33,11 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 
 
-class TruncationStatePersisted(Rule):
+class TruncationStatePersisted(DataRule):
     code = "TT107"
     severity = "error"
     examples = longer = 0

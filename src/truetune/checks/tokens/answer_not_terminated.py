@@ -35,11 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class AnswerNotTerminated(Rule):
+class AnswerNotTerminated(DataRule):
     code = "TT408"
     severity = "error"
 

@@ -35,11 +35,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 
-class EosNotAppendedByTokenizer(Rule):
+class EosNotAppendedByTokenizer(DataRule):
     code = "TT401"
     severity = "warning"
 

@@ -32,12 +32,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
 
-class NoSupervisedToken(Rule):
+class NoSupervisedToken(DataRule):
     code = "TT406"
     severity = "error"
 

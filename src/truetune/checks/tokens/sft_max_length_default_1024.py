@@ -37,13 +37,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 DEFAULT = 1024
 
 
-class SftMaxLengthDefault1024(Rule):
+class SftMaxLengthDefault1024(DataRule):
     code = "TT405"
     severity = "warning"
 

@@ -39,12 +39,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, Rule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
 
-class TruncationCutsTheTerminator(Rule):
+class TruncationCutsTheTerminator(DataRule):
     code = "TT403"
     severity = "warning"
 

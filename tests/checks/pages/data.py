@@ -1,4 +1,4 @@
-"""A rule's page, run: its Example and its Use instead become files that are checked.
+"""Blocks that are data and a tokenizer: they become files that are checked.
 
 The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole;
 special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 from importlib import resources
 from pathlib import Path
@@ -19,32 +18,17 @@ from typing import Any
 import numpy as np
 import yaml
 
-from truetune.checks.catalogue import page
-from truetune.checks.report import Report
+from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.checks.run import check
 from truetune.spec.files import spec_of
 
-HEADINGS = ("What it does", "Why it is bad", "Example", "Use instead", "Fix safety", "References")
 DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
 
 
-def sections(rule: type[Rule]) -> dict[str, str]:
-    """The page's sections by heading."""
-    parts = re.split(r"^## (.+)$", page(rule), flags=re.M)
-    return dict(zip(parts[1::2], (part.strip() for part in parts[2::2]), strict=True))
-
-
-def block(section: str) -> dict[str, Any]:
-    """The YAML block of a section."""
-    match = re.fullmatch(r"```yaml\n(.*)```", section, flags=re.S)
-    assert match is not None, "expected one yaml block"
-    loaded: dict[str, Any] = yaml.safe_load(match[1])
-    return loaded
-
-
-def run(rule: type[Rule], example: dict[str, Any], folder: Path) -> Report:
-    """Check what an example describes, with this rule alone."""
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """Check what a block describes, with this rule alone."""
+    example = yaml.safe_load(text)
     tokenizer = folder / "tokenizer"
     shutil.copytree(DEMO, tokenizer, ignore=shutil.ignore_patterns("special_tokens_map.json"))
     for name, edit in (example.get("files") or {}).items():
@@ -58,7 +42,7 @@ def run(rule: type[Rule], example: dict[str, Any], folder: Path) -> Report:
             path = folder / f"{name}.jsonl"
             path.write_text("".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8")
             settings[name] = str(path)
-    return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page"))
+    return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page")).findings
 
 
 def _edit(path: Path, edit: Any) -> None:

@@ -1,0 +1,1 @@
+"""Saved models and adapters, read from their headers without torch."""

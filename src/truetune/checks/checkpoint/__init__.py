@@ -1,0 +1,1 @@
+"""Rules on saved models and adapters."""

@@ -1,0 +1,1 @@
+"""Rules on the machine, the launch and the memory of a run."""

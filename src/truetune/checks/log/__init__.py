@@ -1,0 +1,1 @@
+"""Rules on the log of a run."""

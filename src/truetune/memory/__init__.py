@@ -1,0 +1,1 @@
+"""Memory that a run needs, and the machine that it runs on."""

@@ -1,0 +1,1 @@
+"""Python files and notebooks: names resolved, values followed, edits."""

@@ -1,0 +1,49 @@
+"""Config: the settings of a run, read from the file of whatever stack they were written for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from truetune.spec.run import RunSpec
+
+Stack = Literal["truetune", "trl", "transformers", "axolotl", "llama-factory"]
+
+
+class Place(NamedTuple):
+    """Where a setting stands."""
+
+    file: str
+    line: int
+    """1-based"""
+    key: str
+    """The setting as that file spells it (`micro_batch_size`, `adapter`)."""
+    column: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One run's settings as a RunSpec, and where each was set.
+
+    `spec` holds the values that take effect: those of the file, else the defaults of the stack.
+    """
+
+    stack: Stack
+    version: str
+    """The release of the stack whose keys and defaults are assumed: `1.16.0`."""
+    path: str
+    spec: RunSpec
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Field of RunSpec (`max_length`, `training.learning_rate`, `training.lora.r`) -> where the file sets it; a field
+    that is not in here has the stack's default."""
+    unknown: tuple[Place, ...] = ()
+    """Keys that the stack does not know: it ignores them, or stops."""
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    """The file's own keys and values"""
+    text: str = ""
+    """The text of the file, for fixes"""
+
+    def place(self, *fields: str) -> Place:
+        """Where the first of these fields is set; else the file."""
+        return next((self.places[name] for name in fields if name in self.places), Place(self.path, 1, ""))
