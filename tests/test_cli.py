@@ -46,7 +46,8 @@ def test_findings_and_severities() -> None:
     ("arguments", "message"),
     [
         (["check", DATA], "no tokenizer is named"),
-        (["check", "-t", TOKENIZER], "no data is named"),
+        (["check"], "nothing is named"),
+        (["encode", "-t", TOKENIZER], "no data is named"),
         (["check", "nowhere.jsonl", "-t", TOKENIZER], "nowhere.jsonl: no such file"),
         (["check", DATA, "-t", "nowhere"], "nowhere: no such folder"),
         (["check", DATA, "-t", TOKENIZER, "--select", "pad-is-stop-tokn"], "did you mean 'pad-is-stop-token'?"),

@@ -7,48 +7,105 @@ report.findings, report.ledger, report.failed()
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
     from truetune.checks.findings import Finding as Finding
+    from truetune.checks.lint import LintReport as LintReport
+    from truetune.checks.report import DataReport as DataReport
     from truetune.checks.report import Report as Report
     from truetune.encoding.run import Encoded as Encoded
+    from truetune.memory.plan import Plan as Plan
     from truetune.spec.run import RunSpec as RunSpec
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Encoded", "Finding", "Report", "RunSpec", "__version__", "check", "encode"]
+__all__ = [
+    *("DataReport", "Encoded", "Finding", "LintReport", "Plan", "Report", "RunSpec", "__version__"),
+    *("check", "diagnose", "encode", "lint", "plan"),
+]
 
 _HOMES = {
+    "DataReport": "truetune.checks.report",
     "Encoded": "truetune.encoding.run",
     "Finding": "truetune.checks.findings",
+    "LintReport": "truetune.checks.lint",
+    "Plan": "truetune.memory.plan",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
 }
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 def check(
-    data: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    data: Paths = (),
     tokenizer: str | PathLike[str] | None = None,
+    *,
+    base: str | PathLike[str] | None = None,
     **settings: Any,
 ) -> Report:
-    """Check data and a tokenizer before a fine-tune.
+    """Check data and a tokenizer before a fine-tune, or whatever else a path is.
 
-    `data` is a file, folder or glob, or several; `tokenizer` a folder, or a model of the local hub cache; `settings`
-    are the other fields of `RunSpec` (learn, history, max_length, eval_data, select, ...).
+    `data` is a file, folder or glob, or several: rows, a model or tokenizer folder, settings of truetune, Axolotl,
+    LLaMA-Factory or TRL, Python sources, a run's folder or log, an adapter or saved model (compared with `base`).
+    `tokenizer` is a folder, or a model of the local hub cache; `settings` are the other fields of `RunSpec` (learn,
+    history, max_length, eval_data, select, ...). Where there were rows, the result is a `DataReport`.
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
-    from truetune.checks.run import check as run
+    from truetune.checks.look import look
     from truetune.spec.files import spec_of
 
-    return run(spec_of({"data": data, "tokenizer": tokenizer, **settings}, "truetune.check"))
+    paths = [data] if isinstance(data, str | PathLike) else list(data)
+    given = {"tokenizer": tokenizer, **settings}
+    spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.check")
+    return look(paths, spec, base=None if base is None else fspath(base))
+
+
+def lint(paths: Paths, *, fix: bool = False, unsafe: bool = False, diff: bool = False, **settings: Any) -> LintReport:
+    """Check Python files and notebooks, and with `fix` mend them; `diff` writes nothing.
+
+    `settings` are select, ignore and fail_on. Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.checks.lint import lint as run
+
+    named = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    return run(named, fix=fix, unsafe=unsafe, diff=diff, **settings)
+
+
+def diagnose(run: str | PathLike[str], **settings: Any) -> Report:
+    """Look at a run's log: its folder, a checkpoint, TensorBoard files, JSONL, CSV, W&B.
+
+    `settings` are fields of `RunSpec`: with `data` and `tokenizer` the losses are compared with what the data allow.
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.checks.diagnose import diagnose as look
+
+    return look(run, **settings)
+
+
+def plan(
+    path: str | PathLike[str],
+    *,
+    training: Mapping[str, Any] | None = None,
+    model: str | PathLike[str] | None = None,
+    gpu_memory: str | float | None = None,
+    gpus: int | None = None,
+    length: int | None = None,
+) -> Plan:
+    """Estimate the GPU memory of the run that a path describes: settings, a script, or a model folder.
+
+    `training` holds settings over those of the path; `gpu_memory` is `24GB`, or a number of GiB; `length` in tokens.
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.checks.planning import plan as run
+
+    return run(path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length)
 
 
 def encode(
-    data: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    data: Paths = (),
     tokenizer: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
     *,

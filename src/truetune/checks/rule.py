@@ -15,6 +15,7 @@ from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
+from truetune.memory.machine import Launch
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.config import Config
@@ -105,6 +106,16 @@ class DataRule(Rule[Setup]):
 
 class ConfigRule(Rule[Config]):
     """Looks at the settings of a run, whatever stack they were written for."""
+
+
+class DeviceRule(Rule[Launch]):
+    """Looks at the settings of a run on the machine where it starts."""
+
+    def __init__(self, subject: Launch) -> None:
+        super().__init__(subject)
+        self.config = subject.config
+        self.training = subject.config.spec.training
+        self.machine = subject.machine
 
 
 class SourceRule(Rule["Module"]):

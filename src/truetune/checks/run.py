@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.findings import Finding, in_order
@@ -30,21 +30,21 @@ Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
 
 
-def check(spec: RunSpec, *, progress: Progress | None = None) -> DataReport:
-    """Read everything that `spec` names and say what is wrong.
+def check(spec: RunSpec, stations: Sequence[str] = DATA, *, progress: Progress | None = None) -> DataReport:
+    """Read the data and tokenizer that `spec` names and say what the rules of these stations find.
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     try:
-        return _check(spec, progress, only_reference=False)
+        return _check(spec, stations, progress, only_reference=False)
     except EnginesDiffer:
-        return _check(spec, progress, only_reference=True)
+        return _check(spec, stations, progress, only_reference=True)
 
 
-def _check(spec: RunSpec, progress: Progress | None, *, only_reference: bool) -> DataReport:
+def _check(spec: RunSpec, stations: Sequence[str], progress: Progress | None, *, only_reference: bool) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec)
-    rules = [rule(setup) for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
+    rules = [rule(setup) for rule in choose(spec.select, spec.ignore, *stations) if issubclass(rule, DataRule)]
     for rule in rules:
         if spec.eval_data and type(rule).evaluation is not DataRule.evaluation:
             rule.evaluation(_rows(spec, spec.eval_data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -75,9 +76,17 @@ def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row]
             f"--map names a column twice: {', '.join(f'{ours}={theirs}' for ours, theirs in columns.items())}"
         )
     taken = {alias for name in names.values() for alias in ALIASES[name]}
+    along = _crossed if names.get("chosen") == "rejected" and names.get("rejected") == "chosen" else str
     return lambda row: {
-        names.get(key) or (f"{key} (not mapped)" if key in taken else key): value for key, value in row.items()
+        names.get(key) or (f"{key} (not mapped)" if key in taken else along(key)): value for key, value in row.items()
     }
+
+
+def _crossed(key: str) -> str:
+    """The name of a column beside two sides that are exchanged: `score_chosen` goes with its side."""
+    if "margin" in key.lower():
+        return f"{key} (exchanged)"
+    return re.sub("chosen|rejected", lambda found: "rejected" if found[0] == "chosen" else "chosen", key)
 
 
 def missing(row: Row, columns: Mapping[str, str], where: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 Message = dict[str, Any]
@@ -55,6 +55,8 @@ class Conversation:
     `completion` hold the chosen one."""
     label: bool | None = None
     """KTO's verdict."""
+    scores: tuple[float, float] | None = None
+    """What the row itself says that the chosen and the rejected side are worth, where it has columns for that."""
     unused: tuple[str, ...] = ()
     """Columns that hold something and reach neither prompt nor answer."""
     problems: tuple[Problem, ...] = ()
@@ -62,3 +64,15 @@ class Conversation:
     @property
     def is_chat(self) -> bool:
         return bool(self.messages)
+
+    @property
+    def is_preference(self) -> bool:
+        """Is it a pair, or an answer with a verdict? Then only what follows the prompt reaches the loss."""
+        return self.rejected is not None or self.label is not None
+
+    def exchanged(self) -> Conversation:
+        """A pair with its sides exchanged."""
+        if isinstance(self.rejected, list):
+            prompt, chosen = self.messages[: self.prompt_messages], self.messages[self.prompt_messages or 0 :]
+            return replace(self, messages=[*prompt, *self.rejected], rejected=chosen)
+        return replace(self, completion=self.rejected, rejected=self.completion or "")

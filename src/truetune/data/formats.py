@@ -9,6 +9,7 @@ from truetune.data.columns import Row, called, column, holds
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.draft import Draft
 from truetune.data.messages import messages_of
+from truetune.data.scores import scores_of
 from truetune.errors import DataError
 from truetune.spec.run import Format
 
@@ -71,15 +72,23 @@ def _preference(draft: Draft) -> Conversation:
     prompt = next((p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None), None)
     if prompt is None and holds(draft.row, "instruction"):
         prompt = _asked(draft)
-    if chosen == rejected:
-        draft.problems.append(Problem("same-sides", "chosen and rejected are the same"))
     if isinstance(prompt, list) or isinstance(chosen, list) or isinstance(rejected, list):
-        return _pair_of_chats(draft, prompt, chosen, rejected)
-    if prompt is not None or chosen is None or rejected is None:
-        return draft.plain(prompt=prompt, completion=chosen, rejected=rejected)
+        row = _pair_of_chats(draft, prompt, chosen, rejected)
+    elif prompt is not None or chosen is None or rejected is None:
+        row = draft.plain(prompt=prompt, completion=chosen, rejected=rejected)
+    else:
+        cut = _shared(chosen, rejected)
+        row = draft.plain(prompt=chosen[:cut], completion=chosen[cut:], rejected=rejected[cut:])
+    row.scores = scores_of(draft.row)
+    return row
+
+
+def _shared(chosen: str, rejected: str) -> int:
+    """How many characters of two texts are their prompt; each keeps at least one, and the space before it."""
     cut = _common(chosen, rejected)
-    cut -= cut < len(chosen) and chosen[:cut].endswith(" ")
-    return draft.plain(prompt=chosen[:cut], completion=chosen[cut:], rejected=rejected[cut:])
+    if cut == min(len(chosen), len(rejected)):
+        return max(cut - 1, 0)
+    return cut - chosen[:cut].endswith(" ")
 
 
 def _pair_of_chats(draft: Draft, prompt: Any, chosen: Any, rejected: Any) -> Conversation:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.fingerprint import Fingerprints, fingerprints
+from truetune.encoding.fingerprint import Fingerprints, fingerprints, rejected_phrases
 from truetune.render.rendering import Rendering
 
 
@@ -19,6 +20,13 @@ class Example(NamedTuple):
 
     row: Conversation
     rendering: Rendering
+
+
+class Pairs(NamedTuple):
+    """Both sides of some pairs; example i of the one belongs to example i of the other."""
+
+    chosen: Batch
+    rejected: Batch
 
 
 class Rejected(NamedTuple):
@@ -49,6 +57,8 @@ class Batch:
     """(tokens,)"""
     starts: NDArray[np.int32]
     """(tokens,) the character of the example's text that holds the token's first byte."""
+    other: Batch | None = None
+    """The rejected sides of the examples that are pairs, in their order; None where there are none."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -61,9 +71,47 @@ class Batch:
         return np.asarray(total[self.offsets[1:]] - total[self.offsets[:-1]], dtype=np.int64)
 
     @cached_property
+    def contexts(self) -> NDArray[np.int64]:
+        """(examples,) how many tokens stand before the first supervised one: all of them where there is none."""
+        learned = np.append(np.flatnonzero(self.supervised), len(self.ids))
+        first = learned[np.searchsorted(learned, self.offsets[:-1])]
+        return np.asarray(np.minimum(first, self.offsets[1:]) - self.offsets[:-1])
+
+    @cached_property
+    def pairs(self) -> Pairs | None:
+        """None where no example is one side of a pair."""
+        if self.other is None:
+            return None
+        mine = [i for i, example in enumerate(self.examples) if example.row.rejected is not None]
+        return Pairs(self if len(mine) == len(self.examples) else self.only(mine), self.other)
+
+    def only(self, examples: Sequence[int]) -> Batch:
+        """These examples, in order, without what belongs to the rows."""
+        chosen = np.zeros(len(self.examples), dtype=np.bool_)
+        chosen[list(examples)] = True
+        kept = np.repeat(chosen, self.lengths)
+        return Batch(
+            [],
+            [self.examples[i] for i in np.flatnonzero(chosen).tolist()],
+            [],
+            self.ids[kept],
+            np.concatenate(([0], np.cumsum(self.lengths[chosen]))),
+            self.source[kept],
+            self.supervised[kept],
+            self.starts[kept],
+        )
+
+    @cached_property
     def fingerprints(self) -> Fingerprints:
         """Of each row, for finding duplicates and neighbours."""
+        made = fingerprints(self.rows, self._last_of(self.rows), self.ids, self.offsets, self.source)
+        if self.other is None:
+            return made
+        theirs = rejected_phrases(self.other.ids, self.other.offsets, self.other.supervised)
+        numbers = [-1 if i is None else i for i in self.other._last_of(self.rows)]
+        return replace(made, phrases=np.minimum(made.phrases, theirs[numbers]))
+
+    def _last_of(self, rows: list[Conversation]) -> list[int | None]:
+        """The number of each row's last example, None where it has none."""
         last = {example.row.origin.row: i for i, example in enumerate(self.examples)}
-        return fingerprints(
-            self.rows, [last.get(row.origin.row) for row in self.rows], self.ids, self.offsets, self.source
-        )
+        return [last.get(row.origin.row) for row in rows]

@@ -35,7 +35,7 @@ class Fingerprints:
     """Of the rows of a batch."""
 
     exact: NDArray[np.uint64]
-    """(rows,) of roles and contents"""
+    """(rows,) of contents; of both sides of a pair, and with KTO's verdict"""
     normal: NDArray[np.uint64]
     """(rows,) the same without case, white space and punctuation"""
     prompt: NDArray[np.uint64]
@@ -55,23 +55,45 @@ def fingerprints(
 ) -> Fingerprints:
     """Fingerprints of rows; `examples` holds the number of each row's longest example, None where it has none."""
     texts = [_contents(row) for row in rows]
-    joined = ["\x1f".join(turns) for turns in texts]
+    joined = ["\x1f".join((*turns, *_judged(row))) for row, turns in zip(rows, texts, strict=True)]
     prompts = ["\x1f".join(turns[:-1]) for turns in texts]
-    kept = CONTENT[source]
-    places = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))[offsets]
-    hashed = ids[kept].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    hashed ^= hashed >> np.uint64(29)
-    grams = np.zeros(max(0, len(hashed) - NGRAM + 1), dtype=np.uint64)
-    for i, step in enumerate(_STEPS):
-        grams += hashed[i : len(grams) + i] * step
+    hashed, places = _hashed(ids, offsets, CONTENT[source])
     numbers = [-1 if i is None else i for i in examples]
+    phrases = _phrases(hashed, places)[numbers]
+    bad = np.array([row.label is False for row in rows], dtype=np.bool_)
+    phrases[bad] ^= phrases[bad] != NOTHING
     return Fingerprints(
         exact=_hashes(joined),
         normal=_hashes([text.lower().translate(_NOISE) for text in joined]),
         prompt=_hashes([text.lower().translate(_NOISE) for text in prompts]),
-        phrases=_sketch(grams, places, NGRAM - 1, HASHES)[numbers],
+        phrases=phrases,
         words=_sketch(hashed, places, 0, WORD_HASHES)[numbers],
     )
+
+
+def rejected_phrases(ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """(examples + 1, HASHES) as `phrases`, of the rejected sides of pairs: their phrases are no chosen side's.
+
+    The minimum of two sketches is the sketch of both sets. The last row stands for no example.
+    """
+    return _phrases(*_hashed(ids ^ np.int32(1 << 30), offsets, kept))
+
+
+def _hashed(
+    ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """((kept tokens,) hashes, (examples + 1,) where each example begins in them)."""
+    places = np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))[offsets]
+    hashed = ids[kept].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    hashed ^= hashed >> np.uint64(29)
+    return hashed, places
+
+
+def _phrases(hashed: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint32]:
+    grams = np.zeros(max(0, len(hashed) - NGRAM + 1), dtype=np.uint64)
+    for i, step in enumerate(_STEPS):
+        grams += hashed[i : len(grams) + i] * step
+    return _sketch(grams, places, NGRAM - 1, HASHES)
 
 
 def _sketch(values: NDArray[np.uint64], places: NDArray[np.int64], short: int, hashes: int) -> NDArray[np.uint32]:
@@ -94,6 +116,15 @@ def _contents(row: Conversation) -> list[str]:
     if not row.is_chat:
         return [row.prompt or "", row.completion or row.text or ""]
     return [text_of(message.get("content")) + text_of(message.get("tool_calls")) for message in row.messages]
+
+
+def _judged(row: Conversation) -> list[str]:
+    """What a preference row holds beside its answer."""
+    if row.label is not None:
+        return [str(row.label)]
+    if isinstance(row.rejected, list):
+        return [text_of(message.get("content")) + text_of(message.get("tool_calls")) for message in row.rejected]
+    return [] if row.rejected is None else [row.rejected]
 
 
 def text_of(content: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch, Example, Rejected
@@ -22,8 +23,7 @@ def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, 
     with ThreadPoolExecutor(max_workers=1) as pool:
         pending: Future[Batch] | None = None
         while chunk := list(islice(source, size)):
-            examples, rejected = _render(chunk, renderer)
-            following = pool.submit(_encode, chunk, examples, rejected, encoder)
+            following = pool.submit(_encode, _render(chunk, renderer), encoder)
             if pending is not None:
                 yield pending.result()
             pending = following
@@ -33,23 +33,47 @@ def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, 
 
 def batch(rows: list[Conversation], renderer: Renderer, encoder: Encoder, *, exact: bool = False) -> Batch:
     """One batch; with `exact`, rendered by the template itself, every offset in its runs known."""
-    return _encode(rows, *_render(rows, renderer, exact), encoder)
+    return _encode(_render(rows, renderer, exact), encoder)
 
 
-def _render(rows: list[Conversation], renderer: Renderer, exact: bool = False) -> tuple[list[Example], list[Rejected]]:
-    examples: list[Example] = []
-    rejected: list[Rejected] = []
+class _Rendered(NamedTuple):
+    rows: list[Conversation]
+    examples: list[Example]
+    others: list[Example]
+    """The rejected sides of the examples that are pairs"""
+    rejected: list[Rejected]
+
+
+def _render(rows: list[Conversation], renderer: Renderer, exact: bool = False) -> _Rendered:
+    """Of a pair either both sides are rendered, or it is rejected."""
+    made = _Rendered(rows, [], [], [])
     render = renderer.exact if exact else renderer.render
     for row in rows:
         try:
-            examples += [Example(row, rendering) for rendering in render(row)]
+            examples = [Example(row, rendering) for rendering in render(row)]
+            if row.rejected is not None:
+                other = row.exchanged()
+                made.others.extend(Example(other, rendering) for rendering in render(other))
         except (TemplateError, RecursionError, OverflowError) as error:
-            rejected.append(Rejected(row, str(error)))
-    return examples, rejected
+            made.rejected.append(Rejected(row, str(error)))
+        else:
+            made.examples.extend(examples)
+    return made
 
 
-def _encode(rows: list[Conversation], examples: list[Example], rejected: list[Rejected], encoder: Encoder) -> Batch:
-    renderings = [example.rendering for example in examples]
+def _encode(rendered: _Rendered, encoder: Encoder) -> Batch:
+    """Both sides of pairs go through the encoder together: it sees a prompt that they share but once."""
+    rows, examples, others, rejected = rendered
+    renderings = [example.rendering for example in (*examples, *others)]
     encoded = encoder.encode([rendering.text for rendering in renderings])
     source, supervised = label(renderings, encoded)
-    return Batch(rows, examples, rejected, encoded.ids, encoded.offsets, source, supervised, encoded.starts)
+    if not others:
+        return Batch(rows, examples, rejected, encoded.ids, encoded.offsets, source, supervised, encoded.starts)
+    ids, offsets, starts = encoded
+    count = len(examples)
+    cut = int(offsets[count])
+    behind, ends = slice(cut, None), offsets[count:] - cut
+    other = Batch([], others, [], ids[behind], ends, source[behind], supervised[behind], starts[behind])
+    return Batch(
+        rows, examples, rejected, ids[:cut], offsets[: count + 1], source[:cut], supervised[:cut], starts[:cut], other
+    )

@@ -2,11 +2,126 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Kind = Literal["language", "preference", "reward", "reinforcement"]
+
+
+class Curve(NamedTuple):
+    """One logged quantity."""
+
+    step: Floats
+    """(points,) ascending"""
+    value: Floats
+    """(points,) as logged: NaN and infinities stay"""
+
+    def __bool__(self) -> bool:
+        return bool(self.step.size)
+
+    def finite(self) -> Curve:
+        """The points whose value is finite."""
+        keep = np.isfinite(self.value)
+        return Curve(self.step[keep], self.value[keep])
+
+    def at(self, step: float | Floats) -> Floats:
+        """The last value logged at or before each of these steps; the first where there is none."""
+        return self.value[np.maximum(np.searchsorted(self.step, step, side="right") - 1, 0)]
+
+
+EMPTY = Curve(np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """What the training data say about the losses that are possible."""
+
+    rows: int
+    examples: int
+    supervised: int
+    """supervised tokens"""
+    unigram: float
+    """Nats a token: entropy of the supervised tokens, the loss of a model that knows only how frequent they are"""
+    answer: float
+    """Nats a token: entropy of whole answers over their mean length, the loss of a model that never reads the prompt
+    and knows the answers by heart"""
+    commonest: float
+    """Share of the examples that have the most common answer"""
+    vocabulary: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """What a run logged."""
+    """What a run logged.
+
+    Names are those of transformers: `loss`, `eval_loss`, `learning_rate`, `grad_norm`, `epoch`, `num_tokens`,
+    `rewards/chosen`, `logps/chosen`; other quantities keep their own.
+    """
 
     path: str
+    format: str
+    """Who wrote it: `transformers`, `TensorBoard`, `JSONL`, ..."""
+    files: tuple[str, ...] = ()
+    parts: tuple[Mapping[str, Curve], ...] = ()
+    """The curves of each process that wrote it: a resumed run has several"""
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    """The curves of the whole: where two parts overlap, the later one holds"""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """Settings and results that stand in the log, by the names of transformers (`max_steps`, `best_metric`)"""
+    checkpoints: tuple[int, ...] = ()
+    """Steps of the checkpoints beside it"""
+    notes: tuple[str, ...] = ()
+    """What could not be read, with counts"""
+    data: DataFacts | None = None
+
+    def curve(self, name: str) -> Curve:
+        """The curve of that name; an empty one where it was not logged."""
+        return self.curves.get(name, EMPTY)
+
+    def number(self, name: str) -> float | None:
+        """A fact as a number; None where it is not known."""
+        value = self.facts.get(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    @property
+    def kind(self) -> Kind:
+        """What was trained, by what was logged: it decides what a loss means."""
+        if any(name in self.curves for name in ("rewards/margins", "rewards/accuracies", "logps/chosen")):
+            return "preference"
+        if any(name == "reward" or name.startswith(("completions/", "objective/")) for name in self.curves):
+            return "reinforcement"
+        return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
+
+    @property
+    def last_step(self) -> float:
+        return max((float(curve.step[-1]) for curve in self.curves.values() if curve), default=0.0)
+
+    @property
+    def total_steps(self) -> float | None:
+        """Steps that were planned; None where the log does not say."""
+        planned = self.number("max_steps")
+        return planned if planned and planned > 0 else None
+
+    @property
+    def epochs(self) -> float:
+        """Epochs at the end; 0 where they were not logged."""
+        curve = self.curve("epoch").finite()
+        return float(curve.value.max()) if curve else 0.0
+
+    def epoch_at(self, step: float | Floats) -> Floats:
+        """The epoch at these steps, between the logged ones by a straight line."""
+        curve = self.curve("epoch").finite()
+        at = np.asarray(step, dtype=np.float64)
+        return np.asarray(np.interp(at, curve.step, curve.value)) if curve else np.zeros_like(at)
+
+
+def checkpoint_step(path: Path) -> int | None:
+    """The step in the name of a folder `checkpoint-N`; None where it is no such folder."""
+    head, _, number = path.name.rpartition("-")
+    return int(number) if head in ("checkpoint", "global_step", "step") and number.isdecimal() else None

@@ -111,6 +111,7 @@ def shape(row: Conversation) -> tuple[Any, ...]:
         _shape(row.tools),
         _shape(row.documents),
         row.prompt_messages,
+        row.is_preference,
         repr(row.template_kwargs) if row.template_kwargs else "",
     )
 

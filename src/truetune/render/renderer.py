@@ -13,7 +13,7 @@ from truetune.render.recipe import Recipe, record, shape
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import Template
 from truetune.render.traced import Trace
-from truetune.spec.run import RunSpec
+from truetune.spec.run import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8
 SHAPES = 4096
@@ -41,6 +41,8 @@ class Renderer:
         self.template = template
         self.tool_template = tool_template or template
         self.spec = spec
+        self.preference = spec.model_copy(update={"learn": Learn(what="completion"), "history": "single"})
+        """What preference trainers do, whatever the run says of supervised ones"""
         self.stops = stops
         self.bos, self.eos = bos, eos
         self._recipes: dict[Any, list[Recipe]] = {}
@@ -72,17 +74,21 @@ class Renderer:
             )
         return template
 
+    def _spec(self, row: Conversation) -> RunSpec:
+        return self.preference if row.is_preference else self.spec
+
     def _fill(self, recipe: Recipe, texts: list[list[str]], row: Conversation) -> list[Rendering]:
-        filled = [fill(plan, text, self.spec.learn) for plan, text in zip(recipe.plans, texts, strict=True)]
+        learn = self._spec(row).learn
+        filled = [fill(plan, text, learn) for plan, text in zip(recipe.plans, texts, strict=True)]
         self.filled += 1
         if self.filled % CHECK_EVERY == 1:
             self._compare(filled, self.exact(row))
         return filled
 
     def _record(self, row: Conversation, key: Any, recipes: list[Recipe]) -> list[Rendering]:
-        template, trace = self._template(row), Trace()
-        made = plans(template, row, self.spec, self.stops, trace)
-        renderings = [fill(plan, [p.literal for p in plan.pieces], self.spec.learn) for plan in made]
+        template, trace, spec = self._template(row), Trace(), self._spec(row)
+        made = plans(template, row, spec, self.stops, trace)
+        renderings = [fill(plan, [p.literal for p in plan.pieces], spec.learn) for plan in made]
         if key is not None and len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
             if not recipes:
                 while len(self._recipes) >= SHAPES:
@@ -109,7 +115,7 @@ class Renderer:
         ]
         kept = [field for field in fields if field[0]]
         starts = [0, *accumulate(len(text) for text, _, _ in kept)]
-        start = 0 if self.spec.learn.what == "all" else len(self.bos or "") + len(prompt)
+        start = 0 if self._spec(row).learn.what == "all" else len(self.bos or "") + len(prompt)
         return Rendering(
             "".join(text for text, _, _ in kept),
             starts,

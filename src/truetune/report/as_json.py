@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import truetune
-from truetune.checks.findings import Case, Finding
-from truetune.checks.report import DataReport
+from truetune.checks.figure import Figure
+from truetune.checks.findings import Case, Finding, Fix
+from truetune.checks.report import DataReport, Report
 
 SCHEMA = "truetune.report/1"
 
 
-def to_json(report: DataReport) -> str:
+def to_json(report: Report) -> str:
     """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding."""
     return json.dumps(as_dict(report), indent=2)
 
 
-def as_dict(report: DataReport) -> dict[str, Any]:
+def as_dict(report: Report) -> dict[str, Any]:
     """The JSON object."""
-    lengths = report.lengths
     return {
         "schema": SCHEMA,
         "truetune": truetune.__version__,
         "spec": report.spec.model_dump(mode="json"),
+        "subjects": [{"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects],
+        **(_learned(report) if isinstance(report, DataReport) else {}),
+        "findings": [_finding(finding) for finding in report.findings],
+        "failed": report.failed(),
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def _learned(report: DataReport) -> dict[str, Any]:
+    lengths = report.lengths
+    return {
         "tokenizer": {"folder": report.tokenizer, "facts": report.facts},
         "rows": report.rows,
         "examples": report.examples,
@@ -45,9 +57,6 @@ def as_dict(report: DataReport) -> dict[str, Any]:
             "lost_tokens": lengths.lost_tokens,
             "lost_supervised": lengths.lost_supervised,
         },
-        "findings": [_finding(finding) for finding in report.findings],
-        "failed": report.failed(),
-        "seconds": round(report.seconds, 3),
     }
 
 
@@ -62,6 +71,26 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "count": finding.count,
         "total": finding.total,
         "cases": [_case(case) for case in finding.cases],
+        "fix": _fix(finding.fix) if finding.fix else None,
+        "figure": _figure(finding.figure) if finding.figure else None,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    edits = [{"start": edit.start, "end": edit.end, "text": edit.text} for edit in fix.edits]
+    return {"file": fix.file, "safe": fix.safe, "edits": edits}
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    """NaN, which JSON has not, as null."""
+    return {
+        "title": figure.title,
+        "log": figure.log,
+        "series": [
+            {"name": line.name, "x": list(line.x), "y": [y if math.isfinite(y) else None for y in line.y]}
+            for line in figure.series
+        ],
+        "marks": [{"x": mark.x, "label": mark.label} for mark in figure.marks],
     }
 
 
@@ -70,7 +99,8 @@ def _case(case: Case) -> dict[str, Any]:
     return {
         "text": case.text,
         "file": origin.file if origin else case.file,
-        "line": origin.line if origin else None,
+        "line": origin.line if origin else case.line,
+        "column": case.column,
         "row": origin.row if origin else None,
         "turn": case.turn,
     }

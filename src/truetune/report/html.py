@@ -13,8 +13,9 @@ import jinja2
 import numpy as np
 
 import truetune
-from truetune.checks.report import DataReport, Lengths, TokenView
+from truetune.checks.report import DataReport, Lengths, Report, TokenView
 from truetune.render.rendering import Run, Source
+from truetune.report.plot import svg
 from truetune.report.terminal import verdict
 from truetune.report.text import many, share, spell, visible
 
@@ -24,7 +25,7 @@ TOKENS_OF_A_PAGE = 60_000
 CANVAS = "body{margin:0;background:Canvas}"
 
 
-def page(report: DataReport) -> str:
+def page(report: Report) -> str:
     """A whole HTML document."""
     policy = f"default-src 'none'; style-src {_hash(CANVAS)} {_hash(_style())}; base-uri 'none'; form-action 'none'"
     return (
@@ -37,19 +38,23 @@ def page(report: DataReport) -> str:
     )
 
 
-def fragment(report: DataReport) -> str:
+def fragment(report: Report) -> str:
     """The report as an HTML fragment, for notebooks."""
+    learned = _learned(report) if isinstance(report, DataReport) and report.rows else None
+    return _template().render(report=report, learned=learned, style=_style())
+
+
+def _learned(report: DataReport) -> dict[str, Any]:
+    """What is drawn where there were rows."""
     limit = min(TOKENS_OF_A_VIEW, TOKENS_OF_A_PAGE // max(1, len(report.views)))
-    return _template().render(
-        report=report,
-        verdict=verdict(report).plain,
-        sources=_sources(report),
-        bar=list(_bar(report)),
-        histogram=_histogram(report.lengths),
-        views=[_view(view, limit) for view in report.views],
-        viewed={view.example.row.origin.row for view in report.views},
-        style=_style(),
-    )
+    return {
+        "verdict": verdict(report).plain,
+        "sources": _sources(report),
+        "bar": list(_bar(report)),
+        "histogram": _histogram(report.lengths),
+        "views": [_view(view, limit) for view in report.views],
+        "viewed": {view.example.row.origin.row for view in report.views},
+    }
 
 
 @cache
@@ -69,7 +74,7 @@ def _hash(style: str) -> str:
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"visible": lambda value: visible(str(value)), "many": many, "number": "{:,}".format}
-    environment.globals["version"] = truetune.__version__
+    environment.globals |= {"version": truetune.__version__, "svg": svg}
     return environment.from_string(_file("page.html.jinja"))
 
 

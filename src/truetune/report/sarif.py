@@ -11,14 +11,14 @@ from urllib.parse import quote
 import truetune
 from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import DataReport
+from truetune.checks.report import DataReport, Report
 from truetune.report.terminal import summary_of
 from truetune.report.text import visible
 
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def to_sarif(report: DataReport) -> str:
+def to_sarif(report: Report) -> str:
     """One SARIF run."""
     catalogue = list(rules())
     place = {rule.code: i for i, rule in enumerate(catalogue)}
@@ -45,25 +45,30 @@ def to_sarif(report: DataReport) -> str:
     return json.dumps(log, indent=2)
 
 
-def _result(finding: Finding, place: dict[str, int], report: DataReport) -> dict[str, Any]:
+def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
-    locations = [_location(case, report) for case in finding.cases]
+    root = report.tokenizer if isinstance(report, DataReport) else ""
+    locations = [_location(case, root) for case in finding.cases]
+    whole = root or (report.subjects[0].path if report.subjects else "")
     return {
         "ruleId": finding.code,
         "ruleIndex": place[finding.code],
         "level": LEVELS[finding.severity],
         "message": {"text": "\n".join(map(_literal, detail))},
-        "locations": locations or [_file(report.tokenizer)],
+        "locations": locations or [_file(whole)],
     }
 
 
-def _location(case: Case, report: DataReport) -> dict[str, Any]:
+def _location(case: Case, root: str) -> dict[str, Any]:
+    """A place in a row's file, in a source, or in a file of the tokenizer's folder, `root`."""
     if case.origin is not None:
-        return _file(case.origin.file, case.origin.line, case.text)
-    return _file(str(Path(report.tokenizer) / (case.file or "")), None, case.text)
+        return _file(case.origin.file, case.origin.line, text=case.text)
+    name = case.file or ""
+    inside = Path(root) / name
+    return _file(name if not root or Path(name).is_file() else str(inside), case.line, case.column, case.text)
 
 
-def _file(name: str, line: int | None = None, text: str = "") -> dict[str, Any]:
+def _file(name: str, line: int | None = None, column: int | None = None, text: str = "") -> dict[str, Any]:
     path = Path(name)
     try:
         path = path.resolve().relative_to(Path.cwd())
@@ -74,7 +79,7 @@ def _file(name: str, line: int | None = None, text: str = "") -> dict[str, Any]:
         uri = name
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line is not None:
-        physical["region"] = {"startLine": line}
+        physical["region"] = {"startLine": line} | ({"startColumn": column} if column is not None else {})
     location: dict[str, Any] = {"physicalLocation": physical}
     if text:
         location["message"] = {"text": _literal(text)}

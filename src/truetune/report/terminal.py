@@ -11,7 +11,7 @@ from rich.text import Text
 
 from truetune.checks.catalogue import find, page, rules
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import DataReport
+from truetune.checks.report import DataReport, Report, Subject
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report.text import clip, many, share, visible, wrap
@@ -23,12 +23,16 @@ BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def render_report(report: DataReport, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
+def render_report(report: Report, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
     """Draw verdict, findings, ledger and lengths; `verbose` draws notes in full, `quiet` findings alone."""
+    learned = report if isinstance(report, DataReport) and report.rows else None
     if not quiet:
-        _say(console, verdict(report, console.width))
-        if verbose:
-            _say(console, _facts(report, console.width))
+        for subject in report.subjects:
+            _say(console, _subject(subject, console.width, verbose))
+        if learned:
+            _say(console, verdict(learned, console.width))
+        if verbose and learned:
+            _say(console, _facts(learned, console.width))
         _say(console)
     notes = [finding for finding in report.findings if finding.severity == "info" and not verbose]
     for finding in report.findings:
@@ -40,6 +44,12 @@ def render_report(report: DataReport, console: Console, *, verbose: bool = False
         return
     if notes:
         _say(console)
+    if learned:
+        _learned(learned, console)
+    _say(console, summary(report))
+
+
+def _learned(report: DataReport, console: Console) -> None:
     console.print(ledger_table(report.ledger))
     for line in _without_label(report):
         _say(console, line)
@@ -47,7 +57,15 @@ def render_report(report: DataReport, console: Console, *, verbose: bool = False
     for line in _histogram(report, console):
         _say(console, line)
     _say(console)
-    _say(console, summary(report))
+
+
+def _subject(subject: Subject, width: int, verbose: bool) -> Text:
+    """What was looked at, with its facts."""
+    facts = "; ".join(f"{name} {value}" for name, value in subject.facts)
+    line = visible(f"{subject.kind} {subject.path}" + (f": {facts}" if facts else ""))
+    text = Text("\n".join(wrap(line if verbose else clip(line, 2 * width), width)))
+    text.stylize("bold", 0, len(subject.kind))
+    return text
 
 
 def verdict(report: DataReport, width: int = 10_000) -> Text:
@@ -70,7 +88,7 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
     return text
 
 
-def summary(report: DataReport) -> Text:
+def summary(report: Report) -> Text:
     """Counts of findings, and how to go on."""
     counts = {s: sum(f.severity == s for f in report.findings) for s in STYLES}
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
@@ -79,9 +97,14 @@ def summary(report: DataReport) -> Text:
         parts = [Text("clean", style="bold green")]
     if counts["info"]:
         parts.append(Text(many(counts["info"], "note")))
-    text = Text(", ").join(parts).append(f" · {many(report.rows, 'row')} in {report.seconds:.1f} s")
+    rows = report.rows if isinstance(report, DataReport) else 0
+    looked = many(rows, "row") if rows else many(max(1, len(report.subjects)), "subject")
+    text = Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+    if fixes := sum(f.fix is not None for f in report.findings):
+        text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint --fix (or --diff first)")
     if found:
-        text.append("\nmore on a rule: truetune explain RULE · on a row: truetune show FILE:LINE")
+        text.append("\nmore on a rule: truetune explain RULE")
+        text.append(" · on a row: truetune show FILE:LINE" if rows else "")
     return text
 
 
@@ -115,13 +138,18 @@ def _finding(finding: Finding, console: Console, verbose: bool) -> None:
         _say(console, f"  ... and {more:,} more")
     for line in finding.evidence:
         _say(console, _hanging("   = note: ", visible(line), width))
+    if finding.figure is not None:
+        from truetune.report.plot import terminal_plot
+
+        unicode = console.encoding.lower().startswith("utf")
+        _say(console, terminal_plot(finding.figure, width=min(width, 100), unicode=unicode))
     _say(console, _hanging("   = help: ", visible(finding.remedy), width, "bold"))
     _say(console)
 
 
 def _place(case: Case) -> str:
     if case.origin is None:
-        return visible(case.file or "")
+        return visible(":".join(str(part) for part in (case.file or "", case.line, case.column) if part is not None))
     turn = f" (turn {case.turn})" if case.turn is not None else ""
     return visible(str(case.origin)) + turn
 
@@ -209,7 +237,7 @@ def _plain_bar(count: int, top: int) -> str:
     return "#" * -(-BAR * count // top) if top else ""
 
 
-def as_text(report: DataReport, *, verbose: bool = False, quiet: bool = False) -> str:
+def as_text(report: Report, *, verbose: bool = False, quiet: bool = False) -> str:
     """The report as plain text, 100 columns wide."""
     buffer = io.StringIO()
     render_report(report, Console(file=buffer, width=100, color_system=None), verbose=verbose, quiet=quiet)

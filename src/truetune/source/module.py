@@ -3,13 +3,176 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from truetune.errors import DataError
+from truetune.source import notebook
+from truetune.source.calls import Call
+from truetune.source.flow import Flow
+from truetune.source.scopes import Scopes
+from truetune.source.text import Lines, decode, read_bytes
+
+N = TypeVar("N", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True)
+class Broken:
+    """What could not be parsed."""
+
+    line: int
+    """1-based, of `Module.text`"""
+    column: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Module:
-    """Parsed source."""
+    """Parsed source. Its rules ask `calls`, `methods`, `flow` and `text_of`; see docs/lint.md."""
 
     path: str
+    file_text: str
+    """The text of the file: what a fix edits"""
     text: str
+    """The code: the same for a .py file; the code cells of a notebook, one after the other, magics blanked"""
     tree: ast.Module
+    """Empty where the code does not parse"""
+    broken: tuple[Broken, ...] = ()
+    codec: str = "utf-8"
+    cells: tuple[notebook.Cell, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def lines(self) -> Lines:
+        return Lines(self.text)
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        return Scopes(self.tree)
+
+    @cached_property
+    def flow(self) -> Flow:
+        return Flow(self.scopes)
+
+    @cached_property
+    def all_calls(self) -> tuple[Call, ...]:
+        """Every call, in the order of the text."""
+        return tuple(self.flow.call(node) for node in self.nodes(ast.Call))
+
+    def calls(self, *patterns: str) -> Iterator[Call]:
+        """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
+        return (call for call in self.all_calls if call.named(*patterns))
+
+    def methods(self, *patterns: str) -> Iterator[Call]:
+        """Calls of a method of that name on any object that is no module."""
+        return (
+            call
+            for call in self.all_calls
+            if call.method is not None and any(fnmatchcase(call.method, pattern) for pattern in patterns)
+        )
+
+    def nodes(self, *kinds: type[N]) -> Iterator[N]:
+        """Every node of these kinds, in the order of the text."""
+        return (node for node in self.scopes.order if isinstance(node, kinds))
+
+    def parents(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around this one, from the inside out."""
+        parent = self.scopes.parent.get(node)
+        while parent is not None:
+            yield parent
+            parent = self.scopes.parent.get(parent)
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The innermost statement that holds this node."""
+        return next((n for n in (node, *self.parents(node)) if isinstance(n, ast.stmt)), None)
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node begins and ends in `text`, in characters; parentheses around it are not part of it."""
+        at = ast_place(node)
+        return self.lines.offset(*at[0]), self.lines.offset(*at[1])
+
+    def text_of(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def place(self, node: ast.AST) -> tuple[int, int]:
+        """1-based line and column of a node; in a notebook, line and column in the .ipynb file."""
+        return self.file_place(self.span(node)[0])
+
+    def file_place(self, offset: int) -> tuple[int, int]:
+        return self.file_lines.place(self.offset_in_file(offset))
+
+    def offset_in_file(self, offset: int) -> int:
+        return notebook.in_file(self.cells, offset) if self.cells else offset
+
+    def cell_of(self, node: ast.AST) -> str | None:
+        """`cell 3, line 2`, counted over code cells, in a notebook."""
+        return notebook.describe(self.cells, self.lines, self.span(node)[0]) if self.cells else None
+
+    @cached_property
+    def file_lines(self) -> Lines:
+        return Lines(self.file_text)
+
+
+def ast_place(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
+    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+    return (line, column), (end_line or line, column if end_column is None else end_column)
+
+
+def read(path: Path) -> Module:
+    """A .py file or .ipynb notebook. Raises DataError where it is no text, too large, or no notebook."""
+    text, codec = decode_any(path)
+    return parse(text, str(path), codec)
+
+
+def nothing(path: str, reason: str) -> Module:
+    """A module without code, of a file that could not be read."""
+    return Module(path, "", "", ast.Module(body=[], type_ignores=[]), (Broken(1, 1, reason),))
+
+
+def decode_any(path: Path) -> tuple[str, str]:
+    data = read_bytes(path)
+    if path.suffix == ".ipynb":
+        try:
+            return data.decode("utf-8"), "utf-8"
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: a notebook must be UTF-8 ({error})") from None
+    return decode(data, str(path))
+
+
+def parse(text: str, path: str, codec: str = "utf-8") -> Module:
+    """A Module of a text. What does not parse is in `broken`. Raises DataError for a notebook that is no JSON."""
+    if not path.endswith(".ipynb"):
+        tree, broken = _tree(text)
+        return Module(path, text, text, tree, broken, codec)
+    cells = notebook.cells_of(text, path)
+    whole, problems = [], []
+    for cell in cells:
+        for candidate in notebook.candidates(cell.text):
+            broken = _tree(candidate)[1]
+            if not broken:
+                whole.append(candidate)
+                break
+        else:
+            whole.append(notebook.blank(cell.text))
+            problems += [Broken(cell.first_line + b.line - 1, b.column, b.reason) for b in broken]
+    joined = "".join(part + "\n" for part in whole)
+    tree, broken = _tree(joined)
+    return Module(path, text, joined, tree, (*problems, *broken), codec, cells)
+
+
+def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text), ()
+    except SyntaxError as error:
+        broken = Broken(error.lineno or 1, error.offset or 1, error.msg or "syntax error")
+    except (ValueError, RecursionError, MemoryError) as error:
+        broken = Broken(1, 1, f"{type(error).__name__}: {error or 'nested too deeply'}")
+    return ast.Module(body=[], type_ignores=[]), (broken,)

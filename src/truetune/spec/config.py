@@ -22,6 +22,14 @@ class Place(NamedTuple):
     column: int = 1
 
 
+class Renamed(NamedTuple):
+    """A key of an earlier release."""
+
+    place: Place
+    now: str | None
+    """What it is called today; None where it is gone"""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """One run's settings as a RunSpec, and where each was set.
@@ -43,6 +51,16 @@ class Config:
     """The file's own keys and values"""
     text: str = ""
     """The text of the file, for fixes"""
+    limit: int | None = None
+    """The longest example in tokens that takes effect: the file's, else the stack's default (TRL: 1024)"""
+    own_prompt: bool = False
+    """The stack renders the rows by a template of its own, not by the tokenizer's"""
+    renamed: tuple[Renamed, ...] = ()
+    """Keys that earlier releases knew; those that the stack knows no more are in `unknown` too"""
+    repeated: tuple[tuple[Place, Place], ...] = ()
+    """Keys that stand twice in one mapping: where the first is, and the second, which counts"""
+    notes: tuple[str, ...] = ()
+    """What the reader assumed, and what it could not look at"""
 
     def place(self, *fields: str) -> Place:
         """Where the first of these fields is set; else the file."""

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Method = Literal["sft", "dpo", "orpo", "kto", "reward", "grpo", "pretrain"]
+Method = Literal["sft", "dpo", "orpo", "cpo", "kto", "reward", "grpo", "ppo", "pretrain"]
+"""cpo: SimPO as well; grpo: whatever samples its answers in groups while it trains."""
 
 
 class _Part(BaseModel):
@@ -82,6 +83,8 @@ class Training(_Part):
     prepared_path: str | None = None
     """Where the stack keeps encoded data and finds it again."""
     added_tokens: tuple[str, ...] = ()
+    special_tokens: dict[str, str] = Field(default_factory=dict)
+    """Set on the tokenizer before training: `pad_token`, `eos_token`, ..."""
     resize_vocab: bool | None = None
 
     eval_strategy: str | None = None

@@ -3,7 +3,8 @@
 The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key by key, null deletes; others whole;
 special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
 `weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
-stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources.
+stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources, `{pairs: n, chosen: a,
+rejected: b}` for n pairs whose answers have up to a and b words.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def _edit(path: Path, edit: Any) -> None:
 
 
 def _rows(data: Any) -> list[Any]:
+    if isinstance(data, dict) and "pairs" in data:
+        return _pairs(random.Random(0), **data)
     if isinstance(data, dict):
         ((order, count),) = data.items()
         rng = random.Random(0)
@@ -70,6 +73,15 @@ def _rows(data: Any) -> list[Any]:
             rng.shuffle(rows)
         return rows
     return [_expanded(row) for row in data]
+
+
+def _pairs(rng: random.Random, pairs: int, **words: int) -> list[Any]:
+    rows = []
+    for i in range(pairs):
+        said = {side: " ".join(rng.choices("abcdefgh", k=rng.randint(most // 2, most))) for side, most in words.items()}
+        answers = {side: [{"role": "assistant", "content": text}] for side, text in said.items()}
+        rows.append({"prompt": [{"role": "user", "content": f"Question {i}?"}], **answers})
+    return rows
 
 
 def _chat(question: str, answer: str) -> dict[str, Any]:

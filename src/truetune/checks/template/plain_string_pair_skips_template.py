@@ -1,8 +1,8 @@
 """Prompts and completions are plain strings, and the model is a chat model.
 
 ## What it does
-Counts prompt/completion rows of plain strings where the tokenizer has a chat template and none of its markers stands
-in the row.
+Counts prompt/completion rows and preference pairs of plain strings where the tokenizer has a chat template and none of
+its markers stands in the row.
 
 ## Why it is bad
 Trainers join such strings as they are. Serving sends its prompts through the chat template, so the model is asked in
@@ -48,7 +48,7 @@ class PlainStringPairSkipsTemplate(DataRule):
         text = setup.probes.text(chat(QUESTION, ANSWER)) or ""
         between = text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
         self.header = between.strip()
-        self.pairs = self.bare = 0
+        self.pairs = self.bare = self.preferences = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -59,14 +59,18 @@ class PlainStringPairSkipsTemplate(DataRule):
                 self.pairs += 1
                 if self.header not in row.prompt + row.completion:
                     self.bare += 1
+                    self.preferences += row.rejected is not None
                     if len(self.cases) < MAX_CASES:
                         self.cases.append(Case(f"prompt {row.prompt[-60:]!r}", row.origin))
 
     def findings(self) -> Iterator[Finding]:
         if self.bare:
+            what, columns = "prompt/completion rows", "prompt and completion"
+            if self.preferences == self.bare:
+                what, columns = "preference pairs", "prompt, chosen and rejected"
             yield self.finding(
-                f"{self.bare:,} of {self.pairs:,} prompt/completion rows are plain strings on a chat model",
-                "write prompt and completion as lists of messages, so that they go through the chat template",
+                f"{self.bare:,} of {self.pairs:,} {what} are plain strings on a chat model",
+                f"write {columns} as lists of messages, so that they go through the chat template",
                 evidence=[f"the template would put {self.header!r} between prompt and answer"],
                 cases=self.cases,
                 count=self.bare,

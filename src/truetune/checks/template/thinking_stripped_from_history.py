@@ -116,10 +116,11 @@ class ThinkingStrippedFromHistory(DataRule):
 
 def _thinking(row: Conversation) -> set[int]:
     """The turns that hold reasoning and are to be learned."""
-    return {i for i, message in enumerate(row.messages) if message.get("role") == "assistant" and _has(message)}
+    return {i for i, message in enumerate(row.messages) if message.get("role") == "assistant" and reasons(message)}
 
 
-def _has(message: Message) -> bool:
+def reasons(message: Message) -> bool:
+    """Does a turn that is to be learned hold reasoning?"""
     content = message.get("content")
     return message.get("train", True) and (
         any(message.get(key) for key in REASONING_KEYS) or (isinstance(content, str) and THINK_END in content)

@@ -1,0 +1,42 @@
+"""`python -m bench.bugs`: run the bench, print what was found, and write docs/bugs.md."""
+
+from __future__ import annotations
+
+import argparse
+from fnmatch import fnmatchcase
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m bench.bugs", description=__doc__)
+    parser.add_argument("cases", nargs="*", default=["*"], help="names or patterns of cases; all when none is given")
+    parser.add_argument("--stage", help="only the cases of this stage")
+    parser.add_argument("--peers", nargs="?", const="*", metavar="NAME", help="run the peers (or one) over the cases")
+    parser.add_argument("--healthy", action="store_true", help="run over healthy configs and scripts of others")
+    parser.add_argument("--write", action="store_true", help="keep the result, and write it into docs/bugs.md")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what each rule said")
+    arguments = parser.parse_args()
+
+    from bench.bugs import healthy, peers, table
+    from bench.bugs.case import cases
+    from bench.bugs.run import trials
+
+    chosen = [
+        case
+        for case in cases()
+        if any(fnmatchcase(case.name, pattern) for pattern in arguments.cases)
+        and arguments.stage in (None, case.stage)
+    ]
+    if arguments.healthy:
+        result, name = healthy.run(), "healthy"
+    elif arguments.peers:
+        result, name = peers.run(chosen, arguments.peers), "peers"
+    else:
+        result, name = trials(chosen), "truetune"
+    print(table.drawn(name, result, verbose=arguments.verbose))
+    if arguments.write:
+        table.keep(name, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A case: a fault that a fine-tune can have, an input that has it, and the same input without it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import shlex
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_args
+
+import yaml
+
+from bench.bugs.inputs.tokenizers import folder as tokenizer_folder
+from tests.parts.shelf import lay
+from truetune.checks.catalogue import STATIONS
+from truetune.spec.run import Severity
+
+CASES = Path(__file__).parent / "cases"
+LATER = {
+    "audit": "what reaches the loss in a real trainer",
+    "sample": "what the tuned model writes",
+}
+"""Stages that are not implemented yet; their cases are listed and not counted."""
+STAGES = (*STATIONS, "memory", *LATER)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What stands in `cases/<name>/case.yaml`."""
+
+    name: str
+    entry: str
+    """Its name in the corpus of known failures."""
+    fault: str
+    """One sentence."""
+    threads: tuple[str, ...]
+    """Public threads, `owner/repo#number`."""
+    stage: str
+    """Where on the path it should be found."""
+    rules: tuple[str, ...] = ()
+    """Each of them is the right one."""
+    severity: Severity = "warning"
+    """The lowest severity that counts as found."""
+    families: tuple[str, ...] = ()
+    """The tokenizers that it is tried with, where the tokenizer matters."""
+    command: str = ""
+    """Arguments of truetune, with `{folder}` and `{tokenizer}`."""
+
+    @property
+    def folder(self) -> Path:
+        return CASES / self.name
+
+    @property
+    def implemented(self) -> bool:
+        return self.stage not in LATER
+
+    @property
+    def static(self) -> bool:
+        """Its inputs are files of the repository."""
+        return (self.folder / "broken").is_dir()
+
+
+class Twins(NamedTuple):
+    """The inputs of a case for one tokenizer."""
+
+    broken: Path
+    clean: Path
+    tokenizer: Path | None
+
+    def arguments(self, case: Case, side: str) -> list[str]:
+        """truetune's arguments for the `broken` or the `clean` twin."""
+        return [
+            word.format(folder=getattr(self, side), tokenizer=self.tokenizer)
+            for word in shlex.split(case.command)
+        ]
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All of them, by name. Raises ValueError for a case.yaml that is not as it should be."""
+    return tuple(load(path) for path in sorted(CASES.glob("*/case.yaml")))
+
+
+def load(path: Path) -> Case:
+    """The case that a case.yaml describes. Raises ValueError."""
+    told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    lists = {name: tuple(told[name]) for name in ("threads", "rules", "families") if name in told}
+    try:
+        case = Case(path.parent.name, **{**told, **lists})
+    except TypeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if case.stage not in STAGES:
+        raise ValueError(f"{path}: stage {case.stage!r} is none of {', '.join(STAGES)}")
+    if case.severity not in get_args(Severity):
+        raise ValueError(f"{path}: severity {case.severity!r} is none of {', '.join(get_args(Severity))}")
+    if case.implemented and not (case.rules and case.command):
+        raise ValueError(f"{path}: a case of an implemented stage names its rules and its command")
+    return case
+
+
+def inputs(case: Case, family: str | None) -> Twins:
+    """The twins, as they stand in the repository or as its make.py builds them (once).
+
+    Raises Missing where something can't be had on this machine.
+    """
+    tokenizer = tokenizer_folder(family) if family else None
+    if case.static:
+        return Twins(case.folder / "broken", case.folder / "clean", tokenizer)
+    module = _module(case)
+    place = f"bugs/{case.name}-{_digest(module)}/{family or 'any'}"
+
+    def fill(folder: Path) -> None:
+        for side in ("broken", "clean"):
+            (folder / side).mkdir()
+            module.make(folder / side, side == "broken", tokenizer)
+
+    made = lay(place, fill)
+    return Twins(made / "broken", made / "clean", tokenizer)
+
+
+def _module(case: Case) -> ModuleType:
+    name = f"bench_bugs_{case.name.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(name, case.folder / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _digest(module: ModuleType) -> str:
+    """Changes with the text of make.py and of the modules of this bench whose names it uses."""
+    owners = {getattr(member, "__module__", None) for member in vars(module).values()}
+    helpers = sorted(owner for owner in owners if isinstance(owner, str) and owner.startswith("bench.bugs."))
+    texts = [Path(str(module.__file__)).read_text(encoding="utf-8")]
+    texts += [inspect.getsource(sys.modules[helper]) for helper in helpers]
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:10]

@@ -1,0 +1,11 @@
+from pathlib import Path
+
+from bench.bugs.inputs.rows import chats, write
+
+
+def make(folder: Path, broken: bool, tokenizer: Path) -> None:
+    rows = chats(40)
+    if broken:
+        for row in rows[::6]:
+            row["messages"][-1]["content"] = row["messages"][-2]["content"]
+    write(folder / "train.jsonl", rows)

@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import json
+
+from transformers import LlamaForCausalLM
+
+from bench.bugs.inputs.tiny import few_steps, model, saved
+
+
+def make(folder: Path, broken: bool, tokenizer: None) -> None:
+    base = saved(model(bos_token_id=1), folder / "base")
+    net = LlamaForCausalLM.from_pretrained(base)
+    few_steps(net)
+    saved(net, folder / "model")
+
+    path = folder / "model" / "config.json"
+    if broken:
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"bos_token_id": None}), encoding="utf-8")

@@ -1,0 +1,15 @@
+from pathlib import Path
+
+from transformers import LlamaForCausalLM
+
+from bench.bugs.inputs.tiny import few_steps, model, saved
+
+
+def make(folder: Path, broken: bool, tokenizer: None) -> None:
+    base = saved(model(), folder / "base")
+    net = LlamaForCausalLM.from_pretrained(base)
+    few_steps(net)
+    saved(net, folder / "model")
+
+    if broken:
+        (folder / "model" / "chat_template.jinja").unlink()

@@ -1,0 +1,18 @@
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import DPOConfig, DPOTrainer
+
+NAME = "out/sft"
+tokenizer = AutoTokenizer.from_pretrained(NAME)
+model = AutoModelForCausalLM.from_pretrained(NAME, dtype="float32", attention_dropout=0.1)
+pairs = load_dataset("json", data_files="pairs.jsonl", split="train")
+args = DPOConfig(
+    output_dir="out/dpo",
+    learning_rate=5e-7,
+    beta=0.1,
+    max_length=2048,
+    bf16=True,
+    disable_dropout=False,
+)
+trainer = DPOTrainer(model=model, args=args, train_dataset=pairs, processing_class=tokenizer)
+trainer.train()

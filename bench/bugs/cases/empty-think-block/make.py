@@ -1,0 +1,10 @@
+from pathlib import Path
+
+from bench.bugs.inputs.rows import chats, write
+from bench.bugs.inputs.tokenizers import chatml, templated
+
+
+def make(folder: Path, broken: bool, tokenizer: Path) -> None:
+    write(folder / "train.jsonl", chats(40))
+    empty = "{{ '<think>\\n\\n</think>\\n\\n' + content + '<|im_end|>\\n' }}"
+    templated(tokenizer, folder / "tokenizer", chatml(answer=empty) if broken else chatml())

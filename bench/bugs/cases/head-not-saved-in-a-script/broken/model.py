@@ -1,0 +1,7 @@
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForSequenceClassification
+
+targets = ["q_proj", "v_proj"]
+model = AutoModelForSequenceClassification.from_pretrained("Qwen/Qwen2.5-0.5B", num_labels=2)
+lora = LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM")
+model = get_peft_model(model, lora)

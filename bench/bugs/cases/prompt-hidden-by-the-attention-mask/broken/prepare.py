@@ -1,0 +1,18 @@
+from datasets import load_dataset
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+
+def encode(row):
+    prompt = tokenizer(row["prompt"])["input_ids"]
+    answer = tokenizer(row["answer"] + tokenizer.eos_token)["input_ids"]
+    return {
+        "input_ids": prompt + answer,
+        "attention_mask": [0] * len(prompt) + [1] * len(answer),
+        "labels": prompt + answer,
+    }
+
+
+rows = load_dataset("json", data_files="pairs.jsonl", split="train").map(encode)
+rows.save_to_disk("encoded")

@@ -1,0 +1,11 @@
+from pathlib import Path
+
+from bench.bugs.inputs.rows import pairs, say, write
+
+
+def make(folder: Path, broken: bool, tokenizer: Path) -> None:
+    rows = pairs(60)
+    if broken:
+        for row in rows[::6]:
+            row["rejected"] = say("assistant", "")
+    write(folder / "pairs.jsonl", rows)

@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import json
+
+from transformers import LlamaForCausalLM
+
+from bench.bugs.inputs.tiny import few_steps, model, saved
+
+
+def make(folder: Path, broken: bool, tokenizer: None) -> None:
+    base = saved(model(eos_token_id=[2, 0]), folder / "base")
+    net = LlamaForCausalLM.from_pretrained(base)
+    few_steps(net)
+    saved(net, folder / "model")
+
+    path = folder / "model" / "generation_config.json"
+    if broken:
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"eos_token_id": 2}), encoding="utf-8")

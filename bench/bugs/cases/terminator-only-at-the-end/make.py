@@ -1,0 +1,10 @@
+from pathlib import Path
+
+from bench.bugs.inputs.rows import chats, write
+from bench.bugs.inputs.tokenizers import chatml, templated
+
+
+def make(folder: Path, broken: bool, tokenizer: Path) -> None:
+    write(folder / "train.jsonl", chats(40))
+    last = "{{ content }}{% if loop.last %}{{ '<|im_end|>\\n' }}{% endif %}"
+    templated(tokenizer, folder / "tokenizer", chatml(answer=last) if broken else chatml())

@@ -1,0 +1,139 @@
+"""truetune over the cases: each twin in a process of its own, and what that says about each case."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from bench.bugs.case import Case, inputs
+from tests.parts.shelf import Missing
+from truetune.checks.findings import RANK
+
+Verdict = Literal["found", "other rule", "missed", "failed", "skipped", "later"]
+LIMIT = 300
+"""seconds that one call may take"""
+
+
+class Said(NamedTuple):
+    """What one call of truetune said."""
+
+    findings: tuple[dict[str, Any], ...]
+    seconds: float
+    error: str = ""
+    """Why there is no report."""
+
+    def rules(self, severity: str = "warning") -> set[str]:
+        """Those with a finding of at least this severity."""
+        return {f["rule"] for f in self.findings if RANK[f["severity"]] >= RANK[severity]}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A case, tried with one tokenizer."""
+
+    case: str
+    family: str | None
+    verdict: Verdict
+    by: tuple[str, ...] = ()
+    """The rules that found it."""
+    alarms: tuple[str, ...] = ()
+    """Rules with an error or a warning about the clean twin"""
+    seconds: float = 0.0
+    """wall time of the call on the broken twin"""
+    note: str = ""
+    messages: tuple[str, ...] = field(default=(), repr=False)
+
+
+def truetune(arguments: list[str], folder: Path) -> Said:
+    """`python -m truetune ARGUMENTS --format json`, called in a folder."""
+    command = [sys.executable, "-m", "truetune", *arguments, "--format", "json", "--quiet"]
+    began = time.perf_counter()
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, env=_environment())
+    except subprocess.TimeoutExpired:
+        return Said((), LIMIT, f"no answer in {LIMIT} s")
+    seconds = time.perf_counter() - began
+    if done.returncode not in (0, 1):
+        said = [line for line in done.stderr.splitlines() if line.startswith("truetune: error")] or [done.stderr[-300:]]
+        return Said((), seconds, f"exit code {done.returncode}: {said[-1].strip()}")
+    return Said(tuple(json.loads(done.stdout)["findings"]), seconds)
+
+
+def trial(case: Case, family: str | None) -> Trial:
+    """Both twins of a case."""
+    if not case.implemented:
+        return Trial(case.name, family, "later")
+    try:
+        twins = inputs(case, family)
+    except Missing as reason:
+        return Trial(case.name, family, "skipped", note=str(reason))
+    except Exception as error:
+        return Trial(case.name, family, "failed", note=f"make.py: {error!r}")
+    said = [truetune(twins.arguments(case, side), getattr(twins, side)) for side in ("broken", "clean")]
+    return judged(case, family, *said)
+
+
+def judged(case: Case, family: str | None, broken: Said, clean: Said) -> Trial:
+    """Found is what a right rule says of the broken twin, and does not say of the clean one."""
+    alarms = clean.rules() | ({clean.error} if clean.error else set())
+    right = (broken.rules(case.severity) & set(case.rules)) - clean.rules(case.severity)
+    other = broken.rules() - clean.rules() - set(case.rules)
+    verdict: Verdict = "failed" if broken.error else "found" if right else "other rule" if other else "missed"
+    return Trial(
+        case=case.name,
+        family=family,
+        verdict=verdict,
+        by=tuple(sorted(right or other)),
+        alarms=tuple(sorted(alarms)),
+        seconds=round(broken.seconds, 2),
+        note=broken.error,
+        messages=tuple(f["message"] for f in broken.findings if f["rule"] in (right or other)),
+    )
+
+
+def trials(chosen: Iterable[Case]) -> list[Trial]:
+    """Every case with each of its tokenizers, as many at a time as there are processors."""
+    pairs = [(case, family) for case in chosen for family in case.families or (None,)]
+    build([pair for pair in pairs if pair[0].implemented and not pair[0].static])
+    done = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for result in pool.map(lambda pair: trial(*pair), pairs):
+            print(line(result), flush=True)
+            done.append(result)
+    return done
+
+
+def line(trial: Trial) -> str:
+    """One line about a trial."""
+    family = f" [{trial.family}]" if trial.family else ""
+    alarms = f"  FALSE ALARM: {', '.join(trial.alarms)}" if trial.alarms else ""
+    return f"{trial.verdict:10}  {trial.case}{family}  {', '.join(trial.by)}  {trial.seconds} s  {trial.note}{alarms}"
+
+
+def build(pairs: list[tuple[Case, str | None]]) -> None:
+    """Lay out the inputs that make.py builds, in few processes: importing torch is what takes long."""
+    if pairs:
+        with ProcessPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(_built, *zip(*pairs, strict=True)))
+
+
+def _built(case: Case, family: str | None) -> None:
+    """What goes wrong here goes wrong again, and is told, when the case is tried."""
+    with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
+        inputs(case, family)
+
+
+def _environment() -> dict[str, str]:
+    import truetune
+
+    return {**os.environ, "PYTHONPATH": str(Path(truetune.__file__).parents[1]), "NO_COLOR": "1"}

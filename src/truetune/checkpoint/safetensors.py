@@ -1,0 +1,131 @@
+"""The header of a safetensors file: 8 bytes with a length, JSON with names and places, then the tensors.
+
+Nothing in it is trusted: lengths, shapes and offsets are compared with each other and with the size of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+BITS = {
+    **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8},
+    **{"F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8},
+    **{"U16": 16, "I16": 16, "F16": 16, "BF16": 16, "U32": 32, "I32": 32, "F32": 32},
+    **{"U64": 64, "I64": 64, "F64": 64, "C64": 64},
+}
+"""Bits of one item, by dtype"""
+LONGEST_HEADER = 32 << 20
+"""Bytes; the format allows 100 MB, the longest that models have is some MB."""
+MOST_DIMENSIONS = 16
+LFS = b"version https://git-lfs"
+
+
+class BrokenFile(ValueError):
+    """A file is not what its name says; the message has no file name in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Where one tensor stands."""
+
+    name: str
+    dtype: str
+    """As the header spells it: `BF16`"""
+    shape: tuple[int, ...]
+    file: Path
+    start: int
+    """First byte in the file"""
+    size: int
+    """Bytes"""
+    whole: bool = True
+    """All of its bytes are in the file."""
+
+    @property
+    def items(self) -> int:
+        return math.prod(self.shape)
+
+
+class Header(NamedTuple):
+    """What a file says is in it."""
+
+    tensors: tuple[Tensor, ...]
+    """By offset"""
+    metadata: dict[str, str]
+    faults: tuple[str, ...]
+    """What does not fit, though the header could be read"""
+
+
+def read_header(path: Path) -> Header:
+    """The header of a file. Raises BrokenFile or OSError."""
+    total = path.stat().st_size
+    with path.open("rb") as file:
+        first = file.read(8)
+        length = int.from_bytes(first, "little")
+        if first == LFS[:8]:
+            raise BrokenFile("a Git LFS pointer, not the file itself; run `git lfs pull`")
+        if len(first) < 8:
+            raise BrokenFile(f"{total} bytes, too short for a header")
+        if length > min(total - 8, LONGEST_HEADER):
+            raise BrokenFile(f"its header should have {length:,} bytes, the file has {total:,}")
+        entries = _json(file.read(length))
+    metadata = entries.pop("__metadata__", None)
+    begin = 8 + length
+    tensors = sorted((_tensor(path, n, e, begin, total) for n, e in entries.items()), key=lambda t: (t.start, t.size))
+    return Header(
+        tuple(tensors),
+        {str(k): str(v) for k, v in metadata.items()} if isinstance(metadata, dict) else {},
+        tuple(_faults(tensors, begin, total)),
+    )
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise BrokenFile("its header names a tensor twice")
+        return found
+
+    try:
+        value = json.loads(body, object_pairs_hook=once)
+    except BrokenFile:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise BrokenFile(f"its header is not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise BrokenFile("its header is not a JSON object")
+    return value
+
+
+def _tensor(path: Path, name: str, entry: Any, begin: int, total: int) -> Tensor:
+    try:
+        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+    except (KeyError, TypeError, ValueError):
+        raise BrokenFile(f"its header lacks the dtype, shape or offsets of {name[:80]!r}") from None
+    sizes = [*shape, start, end] if isinstance(shape, list) else [-1]
+    if not isinstance(dtype, str) or len(sizes) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in sizes):
+        raise BrokenFile(f"its header gives {name[:80]!r} the shape {str(shape)[:80]} and offsets {start}, {end}")
+    size = end - start
+    bits = math.prod(shape) * BITS.get(dtype, 0)
+    if size < 0 or (dtype in BITS and bits != 8 * size):
+        raise BrokenFile(f"{name[:80]!r} is {dtype} {shape}, which does not fit {size:,} bytes")
+    return Tensor(name, dtype, tuple(shape), path, begin + start, size, begin + end <= total)
+
+
+def _faults(tensors: list[Tensor], begin: int, total: int) -> Iterator[str]:
+    cut = [tensor for tensor in tensors if not tensor.whole]
+    if cut:
+        end = max(tensor.start + tensor.size for tensor in cut)
+        yield f"cut off: it should have {end:,} bytes and has {total:,}; {len(cut):,} of {len(tensors):,} tensors miss"
+    place = begin
+    for tensor in tensors:
+        if tensor.size and tensor.start < place:
+            yield f"the bytes of {tensor.name[:80]!r} overlap with those of another tensor"
+            return
+        place = max(place, tensor.start + tensor.size)
+    if place < total and not cut:
+        yield f"{total - place:,} bytes at its end belong to no tensor"

@@ -1,0 +1,105 @@
+"""The checkpoint has no chat template, or another one than was trained.
+
+## What it does
+Compares the chat templates of the checkpoint with those of the base, and with what truetune noted when it encoded the
+training data (`manifest.json` beside the checkpoint). Names two templates in one folder that differ
+(`chat_template.jinja` and `tokenizer_config.json`), and a model that is saved without its tokenizer.
+
+## Why it is bad
+The engine refuses chats, or renders them with a default of its own: the model is asked in a format that it was not
+trained on. Answers get worse, and the stop token is another one.
+
+## Example
+```yaml
+llama: 2
+tokens: {}
+files: {chat_template.jinja: "{{ messages[0].content }}", tokenizer_config.json: {chat_template: "{{ messages }}"}}
+```
+
+## Use instead
+```yaml
+llama: 2
+tokens: {}
+base: {llama: 2, tokens: {}}
+```
+
+## Fix safety
+Saving the tokenizer that was used for training beside the weights (`tokenizer.save_pretrained`) is safe.
+
+## References
+- hiyouga/LlamaFactory#5836, hiyouga/LlamaFactory#7785, Lightning-AI/litgpt#1986, modelscope/ms-swift#2831
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from truetune.checkpoint.checkpoint import Checkpoint
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CheckpointRule
+from truetune.errors import TokenizerError
+from truetune.render.folder import read_templates
+
+REMEDY = "save the tokenizer that was used for training beside the weights"
+TOKENIZER = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
+JINJA = "chat_template.jinja"
+
+
+class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
+    code = "TT921"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found, base = self.subject, self.subject.base
+        mine, theirs = _templates(found), _templates(base) if base is not None else {}
+        if mine is None or theirs is None:
+            return
+        whole = any(found.has(name) for name in (*TOKENIZER, JINJA))
+        trained, served = _trained(found), mine if whole else theirs
+        lost = {name: digest for name, digest in trained.items() if digest not in map(_digest, served.values())}
+        inside = found.tokenizer_config.get("chat_template")
+        if lost and (served or whole):
+            state = f"has {len(served):,} others" if served else "has none"
+            yield self.finding(
+                f"the rows were encoded with the chat template {', '.join(lost)}, and the checkpoint {state}",
+                REMEDY,
+                evidence=[f"digest of {name} in the record of the data: {digest}" for name, digest in lost.items()],
+            )
+        elif whole and theirs and not mine:
+            message = f"the base has a chat template ({', '.join(theirs)}), the checkpoint has none"
+            yield self.finding(message, REMEDY)
+        elif whole and theirs and not trained and not set(mine.values()) <= set(theirs.values()):
+            yield self.finding(
+                "the chat template is not the base's",
+                "make sure that it is the one that was trained with",
+                severity="info",
+                evidence=[f"{name}: {len(text):,} characters" for name, text in mine.items()],
+            )
+        elif not whole and theirs and found.kind == "model":
+            yield self.finding("the model is saved without its tokenizer", REMEDY, severity="info")
+        if found.has(JINJA) and isinstance(inside, str) and inside.strip() != mine.get("default", inside).strip():
+            yield self.finding(
+                f"{JINJA} and tokenizer_config.json hold two chat templates that differ: older engines take the second",
+                "delete chat_template from tokenizer_config.json",
+                severity="warning",
+            )
+
+
+def _templates(found: Checkpoint) -> dict[str, str] | None:
+    """By name; None where they can't be read, which rules for tokenizers say."""
+    try:
+        return read_templates(found.folder, dict(found.tokenizer_config))
+    except TokenizerError:
+        return None
+
+
+def _trained(found: Checkpoint) -> dict[str, str]:
+    inputs = found.record.get("inputs")
+    templates = inputs.get("templates") if isinstance(inputs, dict) else None
+    return {str(k): str(v) for k, v in templates.items()} if isinstance(templates, dict) else {}
+
+
+def _digest(text: str) -> str:
+    """As encoding/key.py makes it"""
+    return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()

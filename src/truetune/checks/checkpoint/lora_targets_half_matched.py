@@ -1,0 +1,77 @@
+"""Some entries of target_modules have no tensor in the adapter.
+
+## What it does
+Compares each entry of `target_modules` (or each word of a pattern's alternatives) with the modules that have tensors
+in the adapter file. An alternative of a pattern is a note: it may be meant for other models.
+
+## Why it is bad
+peft stops only where no entry fits. A typo, a missing comma, or a name of another architecture is passed over in
+silence, and the adapter is weaker than planned.
+
+## Example
+```yaml
+lora: [q_proj]
+adapter_config: {target_modules: [q_proj, v_prjo]}
+```
+
+## Use instead
+```yaml
+lora: [q_proj, v_proj]
+```
+
+## Fix safety
+Correct the names and train again; the saved adapter can't be completed.
+
+## References
+- vvvvvjdy/D-OPSD#5, bghira/SimpleTuner#766, unslothai/unsloth-zoo#1150, hiyouga/LlamaFactory#10790
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checkpoint.adapter import ends_with, low_rank, modules, saved
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
+"""Alternatives of a pattern: (q_proj|v_proj)"""
+LONGEST = 10_000
+
+
+class LoraTargetsHalfMatched(CheckpointRule):
+    code = "TT907"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject
+        adapted = low_rank(found.tensors)
+        if found.kind != "adapter" or not adapted or found.adapter_config.get("peft_type", "LORA") != "LORA":
+            return
+        targets = found.adapter_config.get("target_modules")
+        if isinstance(targets, str):
+            words = [word for group in WORDS.findall(targets[:LONGEST]) for word in group.split("|")]
+            parts = {part for module in adapted for part in module.split(".")}
+            lost = [word for word in words if word not in parts and word != targets]
+        else:
+            words = [t for t in targets if isinstance(t, str)] if isinstance(targets, list) else []
+            whole = modules(saved(found.tensors))
+            lost = [t for t in words if not any(ends_with(module, t) for module in (*adapted, *whole))]
+        if not lost:
+            return
+        counts = Counter(module.rpartition(".")[2] for module in adapted)
+        known = sorted(counts if found.base is None else {m.rpartition(".")[2] for m in modules(found.base.tensors)})
+        near = {target: difflib.get_close_matches(target, known, n=1) for target in lost}
+        hints = [f"{target} (did you mean {near[target][0]}?)" if near[target] else target for target in lost]
+        yield self.finding(
+            f"{len(lost):,} of {len(words):,} target_modules have no tensor: {', '.join(lost[:5])}",
+            "name modules that the model has, and train again",
+            severity="info" if isinstance(targets, str) else "warning",
+            evidence=[f"adapted: {', '.join(f'{name} ({count:,})' for name, count in sorted(counts.items()))}"],
+            cases=[Case(hint, file="adapter_config.json") for hint in hints],
+            count=len(lost),
+            total=len(words),
+        )

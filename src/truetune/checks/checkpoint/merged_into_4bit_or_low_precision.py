@@ -1,0 +1,115 @@
+"""An adapter was merged into rounded weights, and much of it is lost.
+
+## What it does
+Needs the base, and looks at models in which an adapter was merged: matrices inside the layers differ from the base's,
+embeddings and norms do not. It counts the values that are bit-identical in the merged matrices; it looks for matrices
+that hold at most 16 different values in each block of 64 where the base holds more (they were 4-bit); and for
+differences that are large and of full rank, which no adapter makes.
+
+## Why it is bad
+In bfloat16 a small change of a value rounds to nothing. A 4-bit base that is unpacked and merged carries the error of
+its quantization, which is larger than what most adapters add. The merged model is closer to the base, or further from
+what was trained, than adapter and base together.
+
+## Example
+```yaml
+llama: 2
+tensors:
+  model.layers.0.self_attn.q_proj.weight: {dtype: BF16, add: 0.00002}
+  model.layers.1.self_attn.q_proj.weight: {dtype: BF16, add: 0.00002}
+base:
+  llama: 2
+  tensors:
+    model.layers.0.self_attn.q_proj.weight: {dtype: BF16}
+    model.layers.1.self_attn.q_proj.weight: {dtype: BF16}
+```
+
+## Use instead
+```yaml
+llama: 2
+tensors:
+  model.layers.0.self_attn.q_proj.weight: {add: 0.00002}
+  model.layers.1.self_attn.q_proj.weight: {add: 0.00002}
+base:
+  llama: 2
+  tensors:
+    model.layers.0.self_attn.q_proj.weight: {dtype: BF16}
+    model.layers.1.self_attn.q_proj.weight: {dtype: BF16}
+```
+
+## Fix safety
+Merge in float32 into the base as it was trained on (unpacked in the same way for QLoRA), and serve that, or serve the
+adapter unmerged.
+
+## References
+- huggingface/peft#1043, huggingface/peft#2321, huggingface/peft#2586, artidoro/qlora#28, artidoro/qlora#254
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checkpoint.merged import four_bit, is_merge, spread
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+LOST = 0.5
+"""Share of bit-identical values in merged matrices"""
+LARGE = 0.02
+"""Change of a matrix, of its own size; an adapter's is mostly below"""
+NARROW = 0.8
+"""Share of a difference that the largest eighth of its directions holds: most of an adapter's, not half of noise"""
+REMEDY = "merge in float32 into the unquantized base that the adapter was trained on, or serve the adapter unmerged"
+
+
+class MergedInto4bitOrLowPrecision(CheckpointRule):
+    code = "TT915"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found, base = self.subject, self.subject.base
+        if found.kind != "model" or base is None:
+            return
+        if found.config.get("quantization_config") and not base.config.get("quantization_config"):
+            yield self.finding("the base is not quantized, and this model is stored quantized", REMEDY)
+            return
+        packed = [name for name in four_bit(found.tensors) if name not in set(four_bit(base.tensors))]
+        if packed:
+            yield self.finding(
+                f"{len(packed):,} matrices hold at most 16 different values in each block of 64: they were unpacked "
+                "from 4 bits",
+                REMEDY,
+                cases=[Case(name, file=found.tensors[name].file.name) for name in packed],
+                count=len(packed),
+            )
+        elif is_merge(found.moved):
+            yield from self._merged()
+
+    def _merged(self) -> Iterator[Finding]:
+        found = self.subject
+        changed = {name: m for name, m in found.moved.items() if m.same < m.seen}
+        low = {name: m for name, m in changed.items() if found.tensors[name].dtype in ("BF16", "F16")}
+        same, seen = sum(m.same for m in low.values()), sum(m.seen for m in low.values())
+        if seen and same / seen >= LOST:
+            yield self.finding(
+                f"{same / seen:.0%} of the values in {len(low):,} merged matrices are bit-identical to the base: "
+                f"the rest of the change was rounded away",
+                REMEDY,
+                evidence=[f"{seen:,} values were compared, stored as {found.tensors[next(iter(low))].dtype}"],
+                cases=[Case(f"{name}: {m.same / m.seen:.0%} identical") for name, m in low.items()],
+                count=len(low),
+            )
+        wide = {
+            name: share
+            for name, m in list(changed.items())[:8]
+            if m.change > LARGE and (share := spread(found, name)) is not None and share < NARROW
+        }
+        if wide:
+            name, share = next(iter(wide.items()))
+            yield self.finding(
+                f"the merged matrices differ from the base by {changed[name].change:.1%}, in all directions, as no "
+                "adapter does: it was merged into a quantized or another base",
+                REMEDY,
+                evidence=[f"{n}: an eighth of its directions holds {s:.0%} of the change" for n, s in wide.items()],
+                count=len(wide),
+            )

@@ -1,0 +1,64 @@
+"""Weights are NaN or infinite.
+
+## What it does
+Looks at the bits of all floating-point tensors (a sample of each where there are more than 2 GB) and counts
+the values that are not numbers or infinite.
+
+## Why it is bad
+One NaN in a layer makes every answer NaN: the model writes one token for ever, or the engine stops with an error in
+its sampler. The loss of that run was NaN too, and a logging filter may have hidden it.
+
+## Example
+```yaml
+llama: 2
+tensors:
+  model.layers.1.mlp.up_proj.weight: {fill: nan}
+```
+
+## Use instead
+```yaml
+llama: 2
+```
+
+## Fix safety
+The weights can't be mended. Go back to an earlier checkpoint, and find the step at which the gradient became NaN (a
+row without a label, fp16, a learning rate that is too high).
+
+## References
+- huggingface/transformers#25021, modelscope/ms-swift#1099, huggingface/trl#6702
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+
+class NanInWeights(CheckpointRule):
+    code = "TT917"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        bad = {
+            name: values
+            for name, values in self.subject.values.items()
+            if (values.nan or values.inf) and "mask" not in name
+        }
+        if not bad:
+            return
+        nan, inf = sum(v.nan for v in bad.values()), sum(v.inf for v in bad.values())
+        seen = sum(v.seen for v in bad.values())
+        yield self.finding(
+            f"{len(bad):,} of {len(self.subject.values):,} tensors hold {nan:,} NaN and {inf:,} infinite values",
+            "take an earlier checkpoint, and find the step at which the gradient became NaN",
+            evidence=[f"that is {(nan + inf) / seen:.2%} of the values that were looked at in these tensors"],
+            cases=[
+                Case(f"{name}: {v.nan:,} NaN, {v.inf:,} infinite of {v.seen:,} values",
+                     file=self.subject.tensors[name].file.name)
+                for name, v in bad.items()
+            ],
+            count=len(bad),
+            total=len(self.subject.values),
+        )  # fmt: skip

@@ -1,0 +1,90 @@
+"""A new token got a row that was left over in the base, and it was not trained.
+
+## What it does
+Embeddings have more rows than the tokenizer has tokens, to make their number even. Takes the new tokens whose ids
+fall on such rows, and compares these rows with those of the base, with zero, and with the other unused rows.
+
+## Why it is bad
+No resize takes place, so nothing gives the row a sensible start: it is zero, tiny, or the same as its neighbours. The
+token learns slowly, or not at all where the embedding is frozen.
+
+## Example
+```yaml
+llama: 2
+tokens: {"<call>": 2000}
+tensors: &wide
+  model.embed_tokens.weight: {shape: [2048, 16], rows: {2000: 0.0, 2001: 0.0, 2002: 0.0}}
+  lm_head.weight: {shape: [2048, 16]}
+config: {vocab_size: 2048}
+base:
+  llama: 2
+  tokens: {}
+  tensors: *wide
+  config: {vocab_size: 2048}
+```
+
+## Use instead
+```yaml
+llama: 2
+tokens: {"<call>": 2000}
+tensors:
+  model.embed_tokens.weight: {shape: [2048, 16], rows: {2000: 0.03, 2001: 0.0, 2002: 0.0}}
+  lm_head.weight: {shape: [2048, 16]}
+config: {vocab_size: 2048}
+base:
+  llama: 2
+  tokens: {}
+  tensors:
+    model.embed_tokens.weight: {shape: [2048, 16], rows: {2000: 0.0, 2001: 0.0, 2002: 0.0}}
+    lm_head.weight: {shape: [2048, 16]}
+  config: {vocab_size: 2048}
+```
+
+## Fix safety
+Set the row to the mean of the trained rows before training, and train the embedding.
+
+## References
+- hiyouga/LlamaFactory#10547, QwenLM/Qwen#553, huggingface/transformers#25729, huggingface/transformers#33325
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.checkpoint.new_tokens import TINY, added
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+
+class NewTokenLandsInPaddedRow(CheckpointRule):
+    code = "TT912"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        new = added(self.subject)
+        if new is None or self.subject.kind != "model" or new.rows is None or new.base_rows is None:
+            return
+        if new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]:
+            return
+        ids = new.in_rows(new.rows)
+        ids = ids[ids < len(new.base_rows)]
+        if not len(ids):
+            return
+        rows, before, median = new.rows.rows(ids), new.base_rows.rows(ids), new.median()
+        cases = []
+        for id, row, old in zip(ids.tolist(), rows, before, strict=True):
+            norm = float(np.linalg.norm(row))
+            if (row == old).all() or norm < TINY * median:
+                state = "as in the base" if (row == old).all() else "close to zero"
+                cases.append(Case(f"{new.spelled(id)}: its row is {state}, norm {norm:.3g}; others have {median:.3g}"))
+        if cases:
+            yield self.finding(
+                f"{len(cases):,} of {len(new.ids):,} new tokens stand on untrained rows that the base left unused",
+                "set these rows to the mean of the others before training, and train the embedding",
+                evidence=[f"the base has {new.base_size:,} tokens and {len(new.base_rows):,} rows"],
+                cases=cases,
+                count=len(cases),
+                total=len(new.ids),
+            )

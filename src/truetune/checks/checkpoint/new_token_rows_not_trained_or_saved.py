@@ -1,0 +1,95 @@
+"""The rows of new tokens were not trained, or are not in the file.
+
+## What it does
+Takes the tokens that the tokenizer of the checkpoint has and that of the base has not (the pad token left out). In an
+adapter, their rows must be in the file (`embed_tokens` in `modules_to_save`, `trainable_token_indices`, or an adapter
+on the embedding). In a model, they must not be zero and not all alike.
+
+## Why it is bad
+The new tokens have random vectors after loading: the model never writes them, and does not understand them.
+
+## Example
+```yaml
+lora: [q_proj]
+tokens: {"<call>": 2000}
+base:
+  llama: 2
+  tokens: {}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+tokens: {"<call>": 2000}
+adapter_config: {trainable_token_indices: [2000]}
+tensors:
+  base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta: {shape: [1, 16]}
+base:
+  llama: 2
+  tokens: {}
+```
+
+## Fix safety
+Train again with `trainable_token_indices` (the new ids), or with `modules_to_save=["embed_tokens", "lm_head"]`, which
+takes more memory. Tokens that the vocabulary has already need none of it.
+
+## References
+- artidoro/qlora#214, huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570,
+unslothai/unsloth#237
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.checkpoint.new_tokens import TINY, Added, added, trained_ids
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+REMEDY = "train and save their rows: trainable_token_indices, or modules_to_save with embed_tokens and lm_head"
+
+
+class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
+    code = "TT911"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        new = added(self.subject)
+        if new is None:
+            return
+        cases = list(self._adapter(new) if self.subject.kind == "adapter" else self._model(new))
+        if cases:
+            yield self.finding(
+                f"{len(cases):,} of {len(new.ids):,} new tokens have no trained row: {cases[0].text}",
+                REMEDY,
+                evidence=[f"the base has {new.base_size:,} tokens"],
+                cases=cases,
+                count=len(cases),
+                total=len(new.ids),
+            )
+
+    def _adapter(self, new: Added) -> Iterator[Case]:
+        trained = trained_ids(self.subject)
+        for text, id in new.ids.items():
+            if trained is not None and id not in trained:
+                yield Case(f"{text} ({id:,}): no tensor of the adapter holds its row")
+
+    def _model(self, new: Added) -> Iterator[Case]:
+        """Rows that the base has too are the business of `new-token-lands-in-padded-row`."""
+        if new.rows is None:
+            return
+        old = len(new.base_rows) if new.base_rows else 0
+        ids = new.in_rows(new.rows)
+        ids = ids[ids >= old]
+        for text, id in new.ids.items():
+            if id >= len(new.rows):
+                yield Case(f"{text} ({id:,}): the embedding has {len(new.rows):,} rows")
+        rows, median = new.rows.rows(ids), new.median()
+        norms = np.linalg.norm(rows, axis=1)
+        alike = np.array([int((rows == row).all(axis=1).sum()) - 1 for row in rows], dtype=np.int64)
+        for id, norm, twins in zip(ids.tolist(), norms, alike, strict=True):
+            if norm < TINY * median or twins:
+                more = f", equal to the rows of {twins:,} other new tokens" if twins else ""
+                yield Case(f"{new.spelled(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}")

@@ -1,0 +1,58 @@
+"""The adapter's scale is one that some engines do not read.
+
+## What it does
+Notes `use_rslora`, `alpha_pattern` and `rank_pattern`, `use_dora` and biases in adapter_config.json, with the scale
+that the adapter was trained with.
+
+## Why it is bad
+Training used `lora_alpha / sqrt(r)`, or another scale for some modules. Engines and converters that apply `lora_alpha
+/ r` throughout, or leave out the magnitudes of DoRA, make the adapter too weak or too strong.
+
+## Example
+```yaml
+lora: [q_proj]
+adapter_config: {use_rslora: true}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+```
+
+## Fix safety
+Merging with peft before serving (`merge_and_unload`) applies the right scale and needs nothing of the engine.
+
+## References
+- vllm-project/vllm#6909, vllm-project/vllm#10798, sgl-project/sglang#40835, NVIDIA/TensorRT-LLM#1477
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CheckpointRule
+
+KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
+
+
+class RsloraOrAlphaScaleIgnored(CheckpointRule):
+    code = "TT924"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject.adapter_config
+        told = [name for name in KEYS if config.get(name)]
+        if not told:
+            return
+        alpha, rank = config.get("lora_alpha"), config.get("r")
+        evidence = []
+        if isinstance(alpha, int | float) and type(rank) is int and rank > 0:
+            scale = alpha / math.sqrt(rank) if config.get("use_rslora") else alpha / rank
+            evidence.append(f"trained with a scale of {scale:.4g}; lora_alpha / r is {alpha / rank:.4g}")
+        yield self.finding(
+            f"{', '.join(told)}: some engines do not read {'it' if len(told) == 1 else 'these'}",
+            "compare the answers of the engine with peft's, or merge before serving",
+            evidence=evidence,
+        )

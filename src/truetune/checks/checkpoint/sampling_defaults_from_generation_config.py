@@ -1,0 +1,56 @@
+"""generation_config.json sets how engines sample, unless a request says otherwise.
+
+## What it does
+Lists the sampling settings of generation_config.json that are not neutral. It is a note: most published models have
+some.
+
+## Why it is bad
+vLLM, SGLang and transformers take them unasked. An evaluation or a rollout that believes to be greedy samples; scores
+move between two engines, and log-probabilities of reinforcement learning do not fit.
+
+## Example
+```yaml
+llama: 2
+generation_config: {temperature: 1.5, repetition_penalty: 1.3}
+```
+
+## Use instead
+```yaml
+llama: 2
+generation_config: {temperature: 1.0, eos_token_id: 2}
+```
+
+## Fix safety
+Set temperature, top_p, top_k and repetition_penalty in each request of an evaluation (vLLM: `--generation-config
+vllm`).
+
+## References
+- vllm-project/vllm#12622, NVIDIA-NeMo/RL#3497, OpenPipe/ART#140, EleutherAI/lm-evaluation-harness#3154
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CheckpointRule
+
+NEUTRAL = {
+    **{"do_sample": False, "temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": 0.0, "typical_p": 1.0},
+    **{"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "num_beams": 1, "length_penalty": 1.0},
+}
+
+
+class SamplingDefaultsFromGenerationConfig(CheckpointRule):
+    code = "TT923"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        values = self.subject.generation_config
+        told = {k: values[k] for k, usual in NEUTRAL.items() if values.get(k) is not None and values[k] != usual}
+        if told:
+            yield self.finding(
+                f"engines sample with {', '.join(f'{k} {v}' for k, v in told.items())} unless a request says otherwise",
+                "set the sampling of each evaluation and rollout in the request",
+                count=len(told),
+            )

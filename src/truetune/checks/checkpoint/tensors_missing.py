@@ -1,0 +1,128 @@
+"""Tensors are missing that the architecture needs.
+
+## What it does
+In a model: layers that lack what most other layers have, gaps in their numbers, fewer layers than
+`num_hidden_layers`, no input embedding, and tensors that the base has in the same stacks and this checkpoint has not.
+In an adapter: a `lora_A` without its `lora_B` or the other way round, and, where the base is at hand, modules that
+`target_modules` names and that have no tensors.
+
+## Why it is bad
+What is missing is filled with random numbers on loading, with a warning at most. An adapter without one half of a
+pair has no effect there.
+
+## Example
+```yaml
+llama: 3
+tensors:
+  model.layers.1.mlp.up_proj.weight: null
+```
+
+## Use instead
+```yaml
+llama: 3
+```
+
+## Fix safety
+Save again from the model in memory. Do not load with `ignore_mismatched_sizes` or `strict=False`.
+
+## References
+- huggingface/transformers#26259, huggingface/transformers#10789, hiyouga/LlamaFactory#477
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checkpoint.adapter import PAIRS, ends_with, low_rank
+from truetune.checks.checkpoint.architecture import makes_text, number, setting
+from truetune.checks.checkpoint.layers import inside, layer_of, stacks
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+SHARED = ("k_proj", "v_proj", "k_norm", "v_norm")
+"""What layers leave out that take the keys and values of an earlier layer"""
+BUFFERS = ("inv_freq", "attn.bias", "masked_bias", "rotary_emb")
+EMBEDDING = ("emb", "wte", "shared.weight")
+"""Parts of the names that families give to their input embedding"""
+REMEDY = "save again from the model in memory; loading would fill the rest with random numbers"
+
+
+class TensorsMissing(CheckpointRule):
+    code = "TT905"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject
+        if found.faults or not found.tensors:
+            return
+        halves, missing = (list(self._halves()), list(self._unadapted())) if found.kind == "adapter" else ([], [])
+        if halves:
+            message = f"{len(halves):,} adapted modules have one half of their pair only: they have no effect"
+            yield self.finding(message, REMEDY, cases=halves, count=len(halves))
+        if missing:
+            yield self.finding(
+                f"{len(missing):,} modules of the base fit target_modules and have no tensors in the adapter",
+                "compare the names in the run with those of the base; save the whole adapter",
+                severity="warning",
+                cases=missing,
+                count=len(missing),
+            )
+        if found.kind == "model" and not found.config.get("quantization_config"):
+            lost = list(dict.fromkeys((*self._by_layers(), *self._by_base())))
+            if lost:
+                cases = [Case(text) for text in lost]
+                message = f"tensors are missing: {lost[0]}" + (f", and {len(lost) - 1:,} more" if lost[1:] else "")
+                yield self.finding(message, REMEDY, cases=cases, count=len(lost))
+
+    def _halves(self) -> Iterator[Case]:
+        for module, parts in low_rank(self.subject.tensors).items():
+            for pair in PAIRS:
+                there = [name for name in pair if name in parts]
+                if len(there) == 1:
+                    yield Case(f"{module} has {there[0]} alone", file=parts[there[0]].file.name)
+
+    def _unadapted(self) -> Iterator[Case]:
+        config, base = self.subject.adapter_config, self.subject.base
+        targets = config.get("target_modules")
+        chosen = any(config.get(name) for name in ("layers_to_transform", "exclude_modules", "layer_replication"))
+        if base is None or not isinstance(targets, list) or chosen or config.get("peft_type") != "LORA":
+            return
+        adapted = {inside(module) for module in low_rank(self.subject.tensors)}
+        layers = number(base.config, "num_hidden_layers") or 1 << 20
+        alike = {name.rpartition(".")[2] for name in adapted}
+        for module in sorted(name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")):
+            fits = any(isinstance(t, str) and ends_with(module, t) for t in targets)
+            aside = "experts" in module or "mtp" in module or (layer_of(module) or 0) >= layers
+            if fits and not aside and inside(module) not in adapted and module.rpartition(".")[2] in alike:
+                yield Case(module)
+
+    def _by_layers(self) -> Iterator[str]:
+        found = self.subject
+        shares = bool(setting(found.config, "num_kv_shared_layers"))
+        here = stacks(found.tensors)
+        for stack in here:
+            for i in stack.gaps():
+                yield f"{stack.prefix}.{i} (the whole layer)"
+            for i, names in stack.poor().items():
+                for name in sorted(names):
+                    if not (shares and any(part in name for part in SHARED)):
+                        yield f"{stack.prefix}.{i}.{name}"
+        layers = number(found.config, "num_hidden_layers")
+        most = max((max(stack.layers) + 1 for stack in here), default=0)
+        if layers is not None and 0 < most < layers:
+            yield f"layers {most:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
+        if makes_text(found.config) and not any(mark in name for name in found.tensors for mark in EMBEDDING):
+            yield "the input embedding"
+
+    def _by_base(self) -> Iterator[str]:
+        found, base = self.subject, self.subject.base
+        if base is None or base.config.get("quantization_config"):
+            return
+        layers = number(found.config, "num_hidden_layers") or 1 << 20
+        prefixes = {stack.prefix for stack in stacks(found.tensors)}
+        for stack in stacks(base.tensors):
+            for i, names in stack.layers.items() if stack.prefix in prefixes else ():
+                for name in sorted(names):
+                    full = f"{stack.prefix}.{i}.{name}"
+                    if full not in found.tensors and i < layers and not name.endswith(BUFFERS):
+                        yield full

@@ -1,0 +1,71 @@
+"""The flag for tied embeddings contradicts the tensors.
+
+## What it does
+Compares `tie_word_embeddings` of config.json with the file: the flag is true and the file holds an output head that
+is not the input embedding; or it is false and the file holds no head.
+
+## Why it is bad
+With the flag on, loading throws the trained head away and takes the input embedding. With the flag off and no head,
+the head is filled with random numbers. The model writes garbage, or forgets just what the adapter had taught its
+head.
+
+## Example
+```yaml
+llama: 2
+config: {tie_word_embeddings: true}
+```
+
+## Use instead
+```yaml
+llama: 2
+config: {tie_word_embeddings: false}
+```
+
+## Fix safety
+Changing the flag in config.json is safe when the tensors are the ones that were trained.
+
+## References
+- huggingface/transformers#45127, huggingface/peft#2972, unslothai/unsloth#9331, hiyouga/LlamaFactory#6749
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checkpoint.compare import compare
+from truetune.checkpoint.embedding import embedding, head
+from truetune.checks.checkpoint.architecture import makes_text
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CheckpointRule
+
+
+class TiedEmbeddingsLostOnMerge(CheckpointRule):
+    code = "TT913"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject
+        tied = found.config.get("tie_word_embeddings")
+        into, out = embedding(found.tensors), head(found.tensors)
+        if found.kind != "model" or found.faults or into is None or not makes_text(found.config):
+            return
+        if tied is False and out is None:
+            yield self.finding(
+                f"config.json says that the embeddings are not tied, and no file holds an output head "
+                f"({into.tensor.name} is there)",
+                'write "tie_word_embeddings": true into config.json, or save the head',
+            )
+        if tied is not True or out is None:
+            return
+        if out.tensor.shape != into.tensor.shape:
+            evidence = f"{out.tensor.name} is {list(out.tensor.shape)}, {into.tensor.name} {list(into.tensor.shape)}"
+        else:
+            seen = compare(out.tensor, into.tensor)
+            if seen.same == seen.seen:
+                return
+            evidence = f"{seen.seen - seen.same:,} of {seen.seen:,} values that were compared differ"
+        yield self.finding(
+            f"config.json ties the embeddings, and {out.tensor.name} differs from {into.tensor.name}: loading drops it",
+            'write "tie_word_embeddings": false into config.json',
+            evidence=[evidence],
+        )

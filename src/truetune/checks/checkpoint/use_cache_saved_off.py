@@ -1,0 +1,55 @@
+"""The checkpoint is saved with the key-value cache switched off.
+
+## What it does
+Reads `use_cache` in config.json and generation_config.json. It is a note where only config.json switches it off and a
+generation_config.json stands beside it, which `generate` goes by.
+
+## Why it is bad
+`use_cache=False` is set for training with gradient checkpointing, and saved along. Generation then computes all
+earlier tokens again for each new one: it gets slower with each token.
+
+## Example
+```yaml
+llama: 2
+config: {use_cache: false}
+```
+
+## Use instead
+```yaml
+llama: 2
+config: {use_cache: true}
+```
+
+## Fix safety
+Safe: the field changes no value.
+
+## References
+- turbo-llm/turbo-alignment#47, unslothai/unsloth-zoo#715, huggingface/transformers#28056
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.checkpoint.architecture import setting
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+
+class UseCacheSavedOff(CheckpointRule):
+    code = "TT922"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject
+        files = {"config.json": found.config, "generation_config.json": found.generation_config}
+        off = [name for name, values in files.items() if setting(values, "use_cache") is False]
+        if off:
+            harmless = off == ["config.json"] and found.has("generation_config.json")
+            yield self.finding(
+                f"use_cache is false in {' and '.join(off)}",
+                f'write "use_cache": true into {" and ".join(off)}',
+                severity="info" if harmless else "warning",
+                evidence=["generate() goes by generation_config.json, where it is on"] if harmless else (),
+                cases=[Case("use_cache: false", file=name) for name in off],
+            )

@@ -1,0 +1,52 @@
+"""Weights are stored as a Python pickle, which is not opened.
+
+## What it does
+Names the `.bin`, `.pt`, `.pth` and `.ckpt` files with weights, with their sizes. A pickle runs code when it is
+loaded, so no rule looks into it. It is a note where safetensors files stand beside it.
+
+## Why it is bad
+Nothing here says whether these weights are whole: all other rules are blind to them. Loading them runs whatever their
+maker put in, and newer releases refuse to.
+
+## Example
+```yaml
+adapter_config: {peft_type: LORA, r: 4, target_modules: [q_proj]}
+files: {adapter_model.bin: "a long file"}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+```
+
+## Fix safety
+Load it once where you trust its maker, and save with `safe_serialization=True` (the default).
+
+## References
+- tloen/alpaca-lora#293, https://huggingface.co/docs/hub/security-pickle
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+
+class WeightsArePickle(CheckpointRule):
+    code = "TT902"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        weights = self.subject.weights
+        if not weights.pickled:
+            return
+        total = sum(weights.pickled.values())
+        yield self.finding(
+            f"{len(weights.pickled):,} weight files are pickles ({total:,} bytes) and were not opened",
+            "save as safetensors (safe_serialization=True), and look at that",
+            severity="info" if weights.files else "warning",
+            cases=[Case(f"{size:,} bytes", file=name) for name, size in weights.pickled.items()],
+            count=len(weights.pickled),
+        )

@@ -1,0 +1,56 @@
+"""A file of the checkpoint is cut off, missing, or not what its name says.
+
+## What it does
+Reads the headers of all safetensors files and the index of the shards: lengths, shapes and offsets against each other
+and against the size of the file, shards that are missing, tensors that the index names and no file has, tensors that
+two files have. JSON files that are broken are named too.
+
+## Why it is bad
+Loading fails, or fills what is missing with random numbers and says so in a warning that nobody reads. A copy that
+stopped halfway and a Git LFS pointer look like a checkpoint.
+
+## Example
+```yaml
+llama: 2
+files:
+  model.safetensors.index.json: {weight_map: {lm_head.weight: model-00001-of-00002.safetensors}}
+  config.json: "{"
+```
+
+## Use instead
+```yaml
+llama: 2
+```
+
+## Fix safety
+Copy or download the file again; save again if the original is broken too.
+
+## References
+- huggingface/transformers#28510, huggingface/transformers#20082
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+
+class WeightsFileBroken(CheckpointRule):
+    code = "TT901"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        faults = self.subject.faults
+        if not faults:
+            return
+        files = sorted({fault.file for fault in faults})
+        more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
+        yield self.finding(
+            f"{files[0]}{more}: {faults[0].text}",
+            "copy or download these files again; where the original is broken, save the model again",
+            evidence=[f"{fault.file}: {fault.text}" for fault in faults[1:10]],
+            cases=[Case(fault.text, file=fault.file) for fault in faults],
+            count=len(faults),
+        )

@@ -1,0 +1,64 @@
+"""The roles to train do not hold the assistant.
+
+## What it does
+For Axolotl's data sets of the type chat_template, looks for the assistant (or `gpt`, `model`, `chatbot`, or a name that
+`roles` gives it) in `roles_to_train`.
+
+## Why it is bad
+The model learns to write the user's turns, or the tools'. The loss falls as it would for answers.
+
+## Example
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template, roles_to_train: [user]}]
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Use instead
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template, roles_to_train: [assistant]}]
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Fix safety
+A model that plays the user is trained like this on purpose: ignore the rule for it.
+
+## References
+- axolotl-ai-cloud/axolotl#1761, axolotl-ai-cloud/axolotl#3098
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case, entries
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
+
+
+class AnswersNotTrained(ConfigRule):
+    code = "TT635"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        for index, item in entries(config, "datasets") if config.stack == "axolotl" else ():
+            chosen = item.get("roles_to_train")
+            if not isinstance(chosen, list) or not chosen or config.spec.training.train_on_inputs:
+                continue
+            roles = item.get("roles")
+            named = roles.get("assistant") if isinstance(roles, dict) else None
+            wanted = ANSWERS | {str(name) for name in named if name} if isinstance(named, list) else ANSWERS
+            if not wanted & {str(role).lower() for role in chosen}:
+                yield self.finding(
+                    f"{item.get('path')}: only {', '.join(map(str, chosen))} is trained, and no answer",
+                    "add assistant to roles_to_train",
+                    cases=[case(config, ", ".join(map(str, chosen)), f"datasets.{index}.roles_to_train")],
+                )

@@ -1,0 +1,76 @@
+"""The best model is to be loaded, and saving does not fit evaluation.
+
+## What it does
+For `load_best_model_at_end` compares `save_strategy` and `save_steps` with `eval_strategy` and `eval_steps`.
+
+## Why it is bad
+transformers stops before the first step, because the best checkpoint might never have been saved.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  eval_strategy: epoch
+  save_strategy: steps
+  load_best_model_at_end: true
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  eval_strategy: epoch
+  save_strategy: epoch
+  load_best_model_at_end: true
+```
+
+## Fix safety
+Safe: it changes when the model is saved, not what is learned.
+
+## References
+- transformers `TrainingArguments.__post_init__`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case, untold
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class BestModelCannotBePicked(ConfigRule):
+    code = "TT609"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        if config.stack == "axolotl" or not training.load_best_model_at_end or training.save_strategy == "best":
+            return
+        if untold(config, "save_strategy", "eval_strategy", "save_steps", "eval_steps", "logging_steps"):
+            return
+        saves, evaluates = training.save_strategy or "steps", training.eval_strategy or "no"
+        cases = [
+            case(config, True, "training.load_best_model_at_end"),
+            case(config, evaluates, "training.eval_strategy"),
+            case(config, saves, "training.save_strategy"),
+        ]
+        if saves != evaluates:
+            yield self.finding(
+                f"the best model cannot be loaded: evaluation is by {evaluates}, saving by {saves}",
+                f"set both to {evaluates if evaluates != 'no' else saves}",
+                cases=cases,
+            )
+            return
+        every, saved = training.eval_steps or training.logging_steps, training.save_steps
+        if evaluates == "steps" and every and saved and every >= 1 and saved >= 1 and saved % every:
+            yield self.finding(
+                f"the best model cannot be loaded: save_steps {saved:g} is no multiple of eval_steps {every:g}",
+                f"set save_steps to {every:g}",
+                cases=[case(config, f"{saved:g}", "training.save_steps"), *cases],
+            )

@@ -1,0 +1,91 @@
+"""The best model is chosen in the wrong direction.
+
+## What it does
+Compares `greater_is_better`, or what transformers makes of the metric's name where it is not set (greater, unless the
+name ends in "loss"), with the direction that the name has.
+
+## Why it is bad
+`load_best_model_at_end` and early stopping keep the worst checkpoint. The log looks as always; only the final model is
+worse than the curves.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  eval_strategy: epoch
+  save_strategy: epoch
+  load_best_model_at_end: true
+  metric_for_best_model: perplexity
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  eval_strategy: epoch
+  save_strategy: epoch
+  load_best_model_at_end: true
+  metric_for_best_model: perplexity
+  greater_is_better: false
+```
+
+## Fix safety
+Safe, where the metric is what its name says.
+
+## References
+- huggingface/transformers#31142, huggingface/transformers#40221, babylm/evaluation-pipeline-2023#9
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case, untold
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+LOWER = frozenset(
+    ("loss", "perplexity", "ppl", "wer", "cer", "ter", "mse", "mae", "rmse", "nll", "bpb", "bpc", "error")
+)
+HIGHER = frozenset(
+    ("accuracy", "accuracies", "acc", "f1", "bleu", "sacrebleu", "chrf", "rouge", "rouge1", "rouge2", "rougel")
+    + ("rougelsum", "meteor", "precision", "recall", "auc", "mcc", "reward", "margins", "pass", "exact", "em", "match")
+)
+
+
+class BestModelDirectionInverted(ConfigRule):
+    code = "TT608"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        metric = training.metric_for_best_model
+        used = training.load_best_model_at_end or training.save_strategy == "best"
+        if untold(config, "metric_for_best_model", "greater_is_better"):
+            return
+        if metric is None and not training.load_best_model_at_end:
+            return
+        name = metric or "loss"
+        words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word in LOWER | HIGHER]
+        if not words:
+            return
+        lower = words[-1] in LOWER
+        greater = training.greater_is_better
+        guessed = greater is None
+        if guessed:
+            greater = not name.endswith("loss")
+        if greater is not lower:
+            return
+        yield self.finding(
+            f"the best model is the one with the {'highest' if lower else 'lowest'} {name}",
+            f"set greater_is_better: {str(not lower).lower()}",
+            severity="error" if used else "warning",
+            evidence=["transformers takes the greater one, as the name does not end in loss"] if guessed else [],
+            cases=[case(config, name, "training.metric_for_best_model")]
+            + ([] if guessed else [case(config, bool(greater), "training.greater_is_better")]),
+        )

@@ -1,0 +1,71 @@
+"""Only completions are to be learned, and the rows have none.
+
+## What it does
+For TRL's SFT with `completion_only_loss: true`, looks for the columns `prompt` and `completion` in the first row.
+
+## Why it is bad
+The option reads a mask that TRL makes for prompt and completion only. On `messages` or `text` it changes nothing: the
+whole conversation is learned, questions and system prompt too.
+
+## Example
+```yaml
+files:
+  rows.jsonl: {rows: 3}
+config:
+  model_name_or_path: some/model
+  dataset_name: rows.jsonl
+  max_length: 2048
+  completion_only_loss: true
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: {rows: 3}
+config:
+  model_name_or_path: some/model
+  dataset_name: rows.jsonl
+  max_length: 2048
+  assistant_only_loss: true
+```
+
+## Fix safety
+`assistant_only_loss` needs a template with generation tags; TRL has one for the families that it knows.
+
+## References
+- huggingface/trl#3728, huggingface/trl#4879, TRL's documentation "Train on completion only"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.table import columns
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+WHOLE = ("messages", "conversations", "text")
+
+
+class CompletionLossWithoutCompletion(ConfigRule):
+    code = "TT623"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        if config.stack != "trl" or training.method != "sft" or not training.completion_only_loss:
+            return
+        if training.assistant_only_loss:
+            return
+        there = columns(config)
+        whole = [name for name in WHOLE if name in there]
+        if whole and "completion" not in there and "input_ids" not in there:
+            yield self.finding(
+                f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so all is learned",
+                "set assistant_only_loss: true, or split the rows into prompt and completion",
+                cases=[
+                    case(config, True, "training.completion_only_loss"),
+                    Case(f"columns: {', '.join(sorted(there))}"),
+                ],
+            )

@@ -1,0 +1,118 @@
+"""A data set is listed twice, or is trained and evaluated on.
+
+## What it does
+Compares the entries of the data sets with each other, and those of evaluation with those of training: name, files,
+split and all else that chooses rows.
+
+## Why it is bad
+Rows that are listed twice are trained twice in each epoch. An evaluation on rows that are trained follows the training
+loss, and shows nothing.
+
+## Example
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: alpaca, split: train}]
+  test_datasets: [{path: some/rows, type: alpaca, split: train}]
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Use instead
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: alpaca, split: train}]
+  test_datasets: [{path: some/rows, type: alpaca, split: test}]
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Fix safety
+To weigh a data set more on purpose, ignore this rule.
+
+## References
+- OpenRLHF/OpenRLHF#1089, UCSC-VLAA/m1#4
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
+
+KEYS = {
+    "axolotl": ("datasets", "test_datasets"),
+    "llama-factory": ("dataset", "eval_dataset"),
+    "trl": ("datasets", None),
+}
+CHOOSE = (
+    "path",
+    "name",
+    "data_files",
+    "data_dir",
+    "split",
+    "revision",
+    "type",
+    "shards",
+    "shards_idx",
+    "field_messages",
+)
+"""What of an entry decides on its rows, and on what is made of them"""
+
+
+class DatasetListedTwice(ConfigRule):
+    code = "TT637"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        train_key, eval_key = KEYS.get(config.stack, (None, None))
+        if train_key is None:
+            return
+        train = _entries(config, train_key)
+        names = list(dict.fromkeys(train))
+        for name in names:
+            if train.count(name) > 1 and not config.raw.get("dataset_exact_deduplication"):
+                yield self.finding(
+                    f"{_shown(name)} is listed {train.count(name)} times: its rows are trained as often in each epoch",
+                    "keep one of them",
+                    cases=[case(config, _shown(name), train_key)],
+                    count=train.count(name),
+                )
+        shared = [name for name in names if eval_key and name in _entries(config, eval_key)]
+        same_split = config.raw.get("dataset_test_split") and (
+            config.raw.get("dataset_test_split") == config.raw.get("dataset_train_split", "train")
+        )
+        if shared and eval_key:
+            yield self.finding(
+                f"{', '.join(map(_shown, shared))} is trained and evaluated on",
+                "evaluate on rows that are not trained",
+                cases=[case(config, ", ".join(map(_shown, shared)), eval_key)],
+            )
+        elif config.stack == "trl" and same_split:
+            yield self.finding(
+                f"the split {config.raw['dataset_test_split']} is trained and evaluated on",
+                "name another dataset_test_split",
+                cases=[case(config, config.raw["dataset_test_split"], "dataset_test_split")],
+            )
+
+
+def _entries(config: Config, key: str) -> list[str]:
+    value: Any = config.raw.get(key)
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    found = [item for item in value if isinstance(item, (dict, str))] if isinstance(value, list) else []
+    return [
+        item if isinstance(item, str) else json.dumps({k: item[k] for k in CHOOSE if k in item}, default=str)
+        for item in found
+    ]
+
+
+def _shown(entry: str) -> str:
+    return str(json.loads(entry).get("path")) if entry.startswith("{") else entry

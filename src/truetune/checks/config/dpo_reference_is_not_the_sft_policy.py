@@ -1,0 +1,86 @@
+"""The reference of a preference run is not the model that the run starts from.
+
+## What it does
+Compares the reference model with the model and the adapter that training starts from. In LLaMA-Factory an
+`adapter_name_or_path` that is trained on (no `create_new_adapter`) makes the reference the model with the adapter off.
+
+## Why it is bad
+DPO and KTO hold the policy near its reference. Where that is the base without the SFT adapter, the anchor pulls back to
+the base, and the rewards are not 0 at the first step (the loss is not ln 2). The curves look normal, or better.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  adapter_name_or_path: saves/sft
+  stage: dpo
+  do_train: true
+  dataset: pairs
+  finetuning_type: lora
+  learning_rate: 0.000005
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  adapter_name_or_path: saves/sft
+  create_new_adapter: true
+  stage: dpo
+  do_train: true
+  dataset: pairs
+  finetuning_type: lora
+  learning_rate: 0.000005
+```
+
+## Fix safety
+`create_new_adapter` merges the SFT adapter and trains a new one on top; what is saved is then the new one only. It is
+no fault where the adapter itself came from a preference run that is being continued.
+
+## References
+- hiyouga/LLaMA-Factory#8459, huggingface/trl#1193, huggingface/trl#1365, huggingface/trl#4723
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class DpoReferenceIsNotTheSftPolicy(ConfigRule):
+    code = "TT617"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training, raw = self.subject, self.subject.spec.training, self.subject.raw
+        if training.method not in ("dpo", "kto"):
+            return
+        model = raw.get("model_name_or_path") or raw.get("base_model") or config.spec.model
+        reference, adapter = training.reference, training.adapter
+        if reference is not None and model is not None and reference not in (model, config.spec.model):
+            yield self.finding(
+                f"the reference is {reference}, and the policy starts from {model}",
+                "leave the reference out: it is then made of the policy as it starts",
+                cases=[case(config, reference, "training.reference"), case(config, model, "model")],
+            )
+            return
+        if config.stack != "llama-factory" or adapter is None or training.lora is None:
+            return
+        fresh, of_reference = raw.get("create_new_adapter"), raw.get("ref_model_adapters")
+        if reference is None and not fresh:
+            yield self.finding(
+                f"the reference is {model} without the adapter {adapter} that training starts from",
+                "set create_new_adapter: true, or ref_model and ref_model_adapters to the same two",
+                cases=[case(config, adapter, "training.adapter"), case(config, training.method, "training.method")],
+            )
+        elif reference is not None and of_reference != raw.get("adapter_name_or_path"):
+            yield self.finding(
+                f"the reference {reference} has "
+                + (f"the adapter {of_reference}" if of_reference else "no adapter")
+                + f", and the policy starts with {adapter}",
+                f"set ref_model_adapters: {adapter}",
+                cases=[case(config, adapter, "training.adapter"), case(config, reference, "training.reference")],
+            )

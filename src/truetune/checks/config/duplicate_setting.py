@@ -1,0 +1,61 @@
+"""A setting is given twice.
+
+## What it does
+Finds keys that stand twice in the same mapping of a YAML file, with their values and lines.
+
+## Why it is bad
+YAML readers keep the last one and say nothing: the value that you see at the top of the file is not the one that runs.
+LLaMA-Factory's reader stops.
+
+## Example
+```yaml
+text: |
+  base_model: some/model
+  learning_rate: 0.0002
+  datasets: [{path: some/rows, type: alpaca}]
+  micro_batch_size: 2
+  learning_rate: 0.00001
+```
+
+## Use instead
+```yaml
+text: |
+  base_model: some/model
+  learning_rate: 0.0002
+  datasets: [{path: some/rows, type: alpaca}]
+  micro_batch_size: 2
+```
+
+## Fix safety
+Which of the two you meant is your decision.
+
+## References
+- yaml/pyyaml#165, rbgirshick/yacs#17
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import at_place
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class DuplicateSetting(ConfigRule):
+    code = "TT603"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        lines = config.text.splitlines()
+        for first, second in config.repeated:
+            said = [lines[one.line - 1].strip() if one.line <= len(lines) else one.key for one in (first, second)]
+            stops = config.stack == "llama-factory"
+            yield self.finding(
+                f"{second.key} is given twice: "
+                + ("LLaMA-Factory does not read such a file" if stops else f"line {second.line} wins"),
+                f"keep one {second.key}",
+                severity="info" if said[0] == said[1] and not stops else "warning",
+                cases=[at_place(one, text) for one, text in zip((first, second), said, strict=True)],
+            )

@@ -1,0 +1,70 @@
+"""What the named chat templates of other stacks write before a question, and what the tokenizer's own writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from truetune.checks.config.model import folder
+from truetune.errors import TruetuneError
+from truetune.render.probes import ANSWER, QUESTION, Probes, chat, prepared
+from truetune.spec.config import Config
+from truetune.spec.run import RunSpec
+
+CHATML = "<|im_start|>user"
+GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"
+LLAMA3, LLAMA4 = "<|start_header_id|>user", "<|header_start|>user"
+PHI, DEEPSEEK, MISTRAL = "<|user|>", "<｜User｜>", "[INST]"
+COHERE = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>"
+MARKERS: Mapping[str, str] = {
+    "chatml": CHATML, "chatml_de": CHATML, "qwen": CHATML, "qwen3": CHATML, "qwen3_nothink": CHATML, "qwen3_5": CHATML,
+    "qwen3_5_nothink": CHATML, "qwen_25": CHATML, "smollm": CHATML, "smollm2": CHATML, "yi": CHATML, "intern2": CHATML,
+    "falcon_h1": CHATML, "lfm2": CHATML,
+    "llama3": LLAMA3, "llama4": LLAMA4, "llama2": MISTRAL,
+    "mistral": MISTRAL, "mistral_small": MISTRAL, "ministral": MISTRAL, "mistral_v1": MISTRAL, "mistral_v2v3": MISTRAL,
+    "mistral_v3_tekken": MISTRAL, "mistral_v7_tekken": MISTRAL,
+    "gemma": GEMMA, "gemma2": GEMMA, "gemma3": GEMMA, "gemma3n": GEMMA, "gemma4": GEMMA4, "gemma4n": GEMMA4,
+    "gemma4_unified": GEMMA4,
+    "phi": PHI, "phi_3": PHI, "phi_35": PHI, "phi4": "<|im_start|>user<|im_sep|>", "phi4_mini": PHI, "zephyr": PHI,
+    "deepseek3": DEEPSEEK, "deepseekr1": DEEPSEEK, "deepseek_v3": DEEPSEEK,
+    "cohere": COHERE, "command_a": COHERE,
+    "alpaca": "### Instruction:", "vicuna": "USER:", "default": "Human:",
+}  # fmt: skip
+"""Name in Axolotl or LLaMA-Factory -> the marker of a question"""
+WRITTEN = frozenset(("chatml", "chatml_de", "alpaca", "default"))
+"""LLaMA-Factory's templates that replace the tokenizer's own when it saves"""
+
+
+def opening(config: Config) -> str | None:
+    """What the tokenizer's template writes before a question; None where there is none at hand."""
+    probes = _probes(config)
+    text = probes.text(chat(QUESTION, ANSWER)) if probes else None
+    return text[: text.index(QUESTION)] if text is not None and QUESTION in text else None
+
+
+def terminator(config: Config) -> tuple[str | None, str | None]:
+    """The control token that ends an answer by the tokenizer's template, and the tokenizer's EOS."""
+    probes = _probes(config)
+    if probes is None or probes.template is None or probes.terminator is None or probes.terminator.token is None:
+        return None, None
+    eos = probes.tokenizer.special.get("eos")
+    return probes.terminator.text, eos.token if eos else None
+
+
+def has_token(config: Config, text: str) -> bool | None:
+    """Is this one token of the tokenizer? None where it is not at hand."""
+    probes = _probes(config)
+    return None if probes is None else probes.tokenizer.backend.token_to_id(text) is not None
+
+
+def _probes(config: Config) -> Probes | None:
+    where = folder(config) if config.spec.tokenizer else None
+    return _loaded(str(config.spec.tokenizer)) if where is not None else None
+
+
+@lru_cache(maxsize=4)
+def _loaded(name: str) -> Probes | None:
+    try:
+        return prepared(RunSpec(tokenizer=name))
+    except TruetuneError:
+        return None

@@ -1,0 +1,85 @@
+"""Where a setting stands, and which settings its stack knows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from truetune.checks.findings import Case
+from truetune.errors import SpecError
+from truetune.spec.config import Config, Place
+from truetune.spec.located import Spot, parse
+from truetune.spec.run import RunSpec
+from truetune.spec.stacks.facts import facts
+from truetune.spec.training import Training
+
+BUILT_ON = {"trl": ("trl", "transformers", "peft"), "transformers": ("transformers", "peft")}
+"""Packages whose keys a stack takes too"""
+
+
+@lru_cache(maxsize=8)
+def _spots(text: str, path: str) -> Mapping[tuple[Hashable, ...], Spot]:
+    try:
+        return parse(text, path).spots
+    except SpecError:
+        return {}
+
+
+def place(config: Config, *names: str) -> Place:
+    """Where the first of these is set, a field of RunSpec (`training.optim`) or a key of the file (`datasets.0.type`);
+    else the file."""
+    source = of_program(config)
+    for name in names:
+        if name in config.places:
+            return config.places[name]
+        way = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
+        spot = None if source else _spots(config.text, config.path).get(way)
+        if spot is not None:
+            return Place(config.path, spot.line, name, spot.column)
+    return Place(config.path, 1, "")
+
+
+def case(config: Config, value: object, *names: str) -> Case:
+    """A setting and its value at its place; a default where the file does not set it."""
+    at = place(config, *names)
+    shown = str(value).lower() if isinstance(value, bool) else value
+    if not at.key:
+        return Case(f"{names[0].removeprefix('training.')}: {shown} by default", file=at.file)
+    return at_place(at, f"{at.key}: {shown}")
+
+
+def at_place(place: Place, text: str) -> Case:
+    """A text at its place."""
+    return Case(text, file=place.file, line=place.line, column=place.column)
+
+
+def of_program(config: Config) -> bool:
+    """Are the settings those of a Python program, of which only a part is known?"""
+    return config.path.endswith((".py", ".ipynb"))
+
+
+def untold(config: Config, *names: str) -> bool:
+    """Is one of these fields of Training set to a value that cannot be told without running the program?"""
+    return any(
+        f"training.{name}" in config.places and getattr(config.spec.training, name) is None for name in names
+    ) and of_program(config)
+
+
+def offset(text: str, place: Place) -> int:
+    """The character of the text that stands at a place."""
+    return sum(len(line) for line in text.split("\n")[: place.line - 1]) + place.line - 1 + place.column - 1
+
+
+def entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
+    """The tables in a list of the file (`datasets`), each with its number."""
+    value = config.raw.get(key)
+    return [(i, item) for i, item in enumerate(value) if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def known(config: Config) -> frozenset[str]:
+    """The keys that the stack knows; those of transformers and peft where it builds on them."""
+    if config.stack == "truetune":
+        return frozenset((*RunSpec.model_fields, *Training.model_fields))
+    packages = BUILT_ON.get(config.stack, (config.stack,))
+    return frozenset(key for package in packages for keys in facts(package).classes.values() for key in keys)

@@ -1,0 +1,74 @@
+"""Examples may be longer than the positions that the model knows.
+
+## What it does
+Compares the limit on an example's length that the settings give with `max_position_embeddings` in the model's
+config.json, where neither of them scales positions and rows are not packed.
+
+## Why it is bad
+With rotary positions, what lies beyond was never trained: loss and text get worse from there on. With learned ones
+(GPT-2) the run stops at the first row that is longer.
+
+## Example
+```yaml
+files:
+  model/config.json: {model_type: llama, max_position_embeddings: 2048}
+config:
+  model_name_or_path: model
+  dataset_name: some/rows
+  max_length: 8192
+```
+
+## Use instead
+```yaml
+files:
+  model/config.json: {model_type: llama, max_position_embeddings: 2048}
+config:
+  model_name_or_path: model
+  dataset_name: some/rows
+  max_length: 2048
+```
+
+## Fix safety
+A shorter limit cuts or drops rows: `truetune check` with the data counts them.
+
+## References
+- huggingface/sentence-transformers#2738, meta-llama/llama3#219
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.model import settings
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+SCALES = ("rope_scaling", "overrides_of_model_config", "model_config", "model_init_kwargs", "shift_attn")
+"""Keys with which a run may reach further"""
+
+
+class LengthBeyondTheModel(ConfigRule):
+    code = "TT634"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        limit, found = config.spec.max_length, settings(config)
+        inner = found.get("text_config")
+        part = inner if isinstance(inner, dict) else found
+        known = part.get("max_position_embeddings") or part.get("n_positions")
+        scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALES)
+        rope = part.get("rope_parameters")
+        scaled = scaled or (isinstance(rope, dict) and rope.get("rope_type", "default") != "default")
+        if not limit or not isinstance(known, int) or limit <= known or scaled or config.spec.training.packing:
+            return
+        yield self.finding(
+            f"examples may have {limit:,} tokens, and the model knows {known:,} positions",
+            f"set {config.places['max_length'].key if 'max_length' in config.places else 'max_length'} to {known:,}, "
+            "or scale the positions",
+            cases=[
+                case(config, limit, "max_length"),
+                Case(f"max_position_embeddings: {known}", file=f"{config.spec.model}/config.json"),
+            ],
+        )

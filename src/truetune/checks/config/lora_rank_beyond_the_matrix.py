@@ -1,0 +1,86 @@
+"""The rank of the adapter is larger than the matrices that it changes.
+
+## What it does
+Compares `r` with the smaller side of each matrix that the adapter is put on, in the headers of the model's weights.
+
+## Why it is bad
+A change of a matrix can't have a higher rank than its smaller side. What lies above it costs memory and time, and the
+factor alpha / r gets smaller with it.
+
+## Example
+```yaml
+files:
+  model/config.json: {model_type: llama}
+weights:
+  model: {model.layers.0.self_attn.q_proj.weight: [64, 64], model.layers.0.self_attn.k_proj.weight: [16, 64]}
+config:
+  base_model: model
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  adapter: lora
+  lora_r: 64
+  lora_alpha: 64
+  lora_target_modules: [q_proj, k_proj]
+```
+
+## Use instead
+```yaml
+files:
+  model/config.json: {model_type: llama}
+weights:
+  model: {model.layers.0.self_attn.q_proj.weight: [64, 64], model.layers.0.self_attn.k_proj.weight: [16, 64]}
+config:
+  base_model: model
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  adapter: lora
+  lora_r: 16
+  lora_alpha: 16
+  lora_target_modules: [q_proj, k_proj]
+```
+
+## Fix safety
+Set alpha with it, so that alpha / r stays.
+
+## References
+- Hu et al., LoRA (arXiv:2106.09685), section 4.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.model import modules
+from truetune.checks.config.names import PATTERN, matched
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+
+class LoraRankBeyondTheMatrix(ConfigRule):
+    code = "TT619"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        lora = training.lora
+        if lora is None or not isinstance(lora.target_modules, tuple) or training.load_in:
+            return
+        linear = modules(config)
+        chosen = {
+            name for target in lora.target_modules if not PATTERN.search(target) for name in matched(target, linear)
+        }
+        small = {name: min(linear[name]) for name in sorted(chosen) if min(linear[name]) < lora.r}
+        if small:
+            yield self.finding(
+                f"r is {lora.r}, and {len(small):,} of {len(chosen):,} matrices have ranks up to {max(small.values())}",
+                f"set r to {min(small.values())} or less, and alpha with it",
+                cases=[
+                    case(config, lora.r, "training.lora.r"),
+                    *(Case(f"{name}: {' x '.join(map(str, linear[name]))}") for name in list(small)[:2]),
+                ],
+                count=len(small),
+                total=len(chosen),
+            )

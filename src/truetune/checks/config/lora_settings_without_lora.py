@@ -1,0 +1,79 @@
+"""LoRA is described, and is not switched on: all weights are trained.
+
+## What it does
+Finds `lora_r`, `lora_target_modules` and the like beside no `adapter` (Axolotl), no `use_peft` (TRL's command line), or
+another `finetuning_type` than lora (LLaMA-Factory).
+
+## Why it is bad
+The settings of the adapter are dropped without a word. The run trains every weight at a rate that was chosen for LoRA,
+ten times too high, or runs out of memory. An adapter that was to be trained on (`lora_model_dir`) is not loaded.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  learning_rate: 0.0002
+  lora_r: 32
+  lora_target_modules: [all-linear]
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  learning_rate: 0.0002
+  use_peft: true
+  lora_r: 32
+  lora_target_modules: [all-linear]
+```
+
+## Fix safety
+Where all weights are meant, remove what is left of LoRA.
+
+## References
+- trl `get_peft_config`: None unless `use_peft`; axolotl `load_adapter`: nothing unless `adapter`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+SWITCH = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
+MEANT = {"axolotl": "adapter: lora", "trl": "use_peft: true", "llama-factory": "finetuning_type: lora"}
+KEYS = (
+    "lora_r", "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "lora_target_modules", "lora_target_linear",
+    "lora_modules_to_save", "lora_model_dir", "use_dora", "use_rslora",
+)  # fmt: skip
+
+
+class LoraSettingsWithoutLora(ConfigRule):
+    code = "TT638"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        switch = SWITCH.get(config.stack)
+        if switch is None or config.spec.training.lora is not None:
+            return
+        if config.stack == "axolotl" and config.raw.get("adapter"):
+            return
+        given = [key for key in KEYS if config.raw.get(key) not in (None, False, 0, "", [])]
+        if given:
+            now = config.raw.get(switch)
+            yield self.finding(
+                f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} nothing: all weights are trained",
+                f"set {MEANT[config.stack]}, or remove them",
+                cases=[
+                    case(config, "not set" if now is None else now, switch),
+                    *(case(config, config.raw[key], key) for key in given[:2]),
+                ],
+                count=len(given),
+            )

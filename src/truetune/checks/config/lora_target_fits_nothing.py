@@ -1,0 +1,122 @@
+"""Some of the LoRA targets, or of the modules to save, fit no module of the model.
+
+## What it does
+Compares each name of `target_modules` and `modules_to_save` with the modules in the headers of the model's safetensors
+files, as peft does (the whole name, or an ending after a dot), and counts what each fits. Where the weights are not on
+this machine, it looks for misspelled names and for several names without a comma between.
+
+## Why it is bad
+peft stops only when not one name fits. `q_proj`, `v_prjo` adapts `q_proj` alone, without a word: a weaker adapter, with
+a curve like any other. A misspelled `lm_head` in `modules_to_save` is not trained and not saved.
+
+## Example
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  adapter: lora
+  lora_r: 16
+  lora_target_modules: [q_proj, v_prjo]
+```
+
+## Use instead
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  adapter: lora
+  lora_r: 16
+  lora_target_modules: [q_proj, v_proj]
+```
+
+## Fix safety
+More layers take part: memory grows by two matrices of rank r for each.
+
+## References
+- vvvvvjdy/D-OPSD#5, huggingface/peft#577, bghira/SimpleTuner#766, unslothai/unsloth-zoo#1150
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.model import modules, settings, shapes
+from truetune.checks.config.names import LINEAR, PATTERN, WHOLE, fitting, matched, meant
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
+
+
+class LoraTargetFitsNothing(ConfigRule):
+    code = "TT618"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config, lora = self.subject, self.subject.spec.training.lora
+        if lora is None:
+            return
+        linear, parts = modules(config), settings(config)
+        experts = any("experts" in key for key in parts) or any(".experts." in name for name in linear)
+        targets = lora.target_modules
+        if isinstance(targets, tuple):
+            usual = LINEAR | WHOLE
+            yield from self._names(targets, TARGETS, linear, LINEAR, usual if experts else frozenset())
+        elif targets is not None and PATTERN.search(targets) and linear and "vision_config" not in parts:
+            yield from self._pattern(targets, linear)
+        held = {name.rpartition(".")[0]: shape for name, shape in shapes(config).items()}
+        yield from self._names(lora.modules_to_save, SAVED, held, WHOLE | LINEAR, WHOLE)
+
+    def _names(
+        self,
+        names: tuple[str, ...],
+        field: str,
+        there: Mapping[str, tuple[int, ...]],
+        known: frozenset[str],
+        trusted: frozenset[str],
+    ) -> Iterator[Finding]:
+        """Names of a list that fit nothing; `trusted` may be there without standing in the checkpoint."""
+        counts = {name: len(matched(name, there)) for name in names if not PATTERN.search(name)}
+        lasts = {module.rpartition(".")[2] for module in there if not module.rpartition(".")[2].isdecimal()}
+        lost = {}
+        for name, count in counts.items():
+            likely = meant(name, lasts | known if field == SAVED else lasts or known)
+            if not count and name not in trusted and name != "all-linear" and (there or likely):
+                lost[name] = likely
+        for name, likely in lost.items():
+            others = [f"{n}: {count:,} modules" for n, count in counts.items() if count and there]
+            yield self.finding(
+                f"{name} fits no module"
+                + (" of the model" if there else "")
+                + (f"; {likely} was meant?" if likely else ""),
+                f"write {likely} for {name}" if likely else f"correct {name}, or leave it out",
+                evidence=others or ["the model's weights are not here: judged by the names of published models"],
+                cases=[case(self.subject, ", ".join(names), field)],
+                count=len(lost),
+                total=len(names),
+            )
+
+    def _pattern(self, pattern: str, linear: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
+        shown = [case(self.subject, pattern, TARGETS)]
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield self.finding(
+                f"the pattern of target_modules is not valid: {error}",
+                "correct it, or list the names",
+                severity="error",
+                cases=shown,
+            )
+            return
+        if fitting(pattern, linear) == 0:
+            yield self.finding(
+                f"the pattern of target_modules fits none of {len(linear):,} modules",
+                "peft matches the whole name: begin it with .*",
+                cases=shown,
+            )

@@ -1,0 +1,134 @@
+"""What is known about the model of a run from its folder: config.json and the headers of its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.errors import TokenizerError
+from truetune.render.folder import locate, read_json
+from truetune.spec.config import Config
+
+LONGEST_HEADER = 100_000_000
+"""Bytes; the format's own limit."""
+DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+MOST_TENSORS = 1_000
+FEWEST = 1_000
+"""Values that a statement on the weights needs"""
+
+
+def folder(config: Config) -> Path | None:
+    """The folder of the model; None where it is not on this machine."""
+    for name in (config.spec.model, config.spec.tokenizer):
+        if name:
+            try:
+                return locate(name)
+            except (TokenizerError, OSError):
+                continue
+    return None
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """config.json of the model; empty where it is not at hand."""
+    where = folder(config)
+    try:
+        return (read_json(where / "config.json") or {}) if where else {}
+    except TokenizerError:
+        return {}
+
+
+def stored_dtype(config: Config) -> str | None:
+    """What the checkpoint's weights are stored as, by config.json: `bfloat16`."""
+    found = settings(config)
+    for part in (found, found.get("text_config")):
+        if isinstance(part, dict) and isinstance(dtype := part.get("dtype") or part.get("torch_dtype"), str):
+            return dtype
+    return None
+
+
+def shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
+    """Shape of each tensor by its name; empty where there are no safetensors here, or a shard is missing."""
+    where = folder(config)
+    if where is None:
+        return {}
+    files = sorted(where.glob("*.safetensors"))
+    index = where / "model.safetensors.index.json"
+    try:
+        if index.is_file():
+            named = {str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+            if not named <= {path.name for path in files}:
+                return {}
+        return {name: shape for path in files for name, shape in _header(path, path.stat().st_mtime_ns).items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+@lru_cache(maxsize=64)
+def _header(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > LONGEST_HEADER:
+            raise ValueError(f"a header of {length:,} bytes")
+        header = json.loads(file.read(length))
+    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+
+
+def modules(config: Config) -> Mapping[str, tuple[int, ...]]:
+    """Modules that hold a weight matrix, by name, with its shape: what LoRA can be put on."""
+    return {
+        name.removesuffix(".weight"): shape
+        for name, shape in shapes(config).items()
+        if name.endswith(".weight") and len(shape) == 2
+    }
+
+
+def sampled_weights(config: Config) -> NDArray[np.float32] | None:
+    """Some thousand weights of each linear layer of the first file, zeros left out; None where there are none here."""
+    where = folder(config)
+    path = next(iter(sorted(where.glob("*.safetensors"))), None) if where else None
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > LONGEST_HEADER:
+                return None
+            header = json.loads(file.read(length))
+            parts = [
+                _sample(path, 8 + length, entry)
+                for name, entry in list(header.items())[:MOST_TENSORS]
+                if name.endswith(".weight") and len(entry["shape"]) == 2 and entry["dtype"] in DTYPES
+            ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    values = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    values = values[np.isfinite(values) & (values != 0)]
+    return values if values.size >= FEWEST else None
+
+
+def _sample(path: Path, start: int, entry: Any) -> NDArray[np.float32]:
+    count = int(np.prod(entry["shape"]))
+    stored = np.memmap(path, DTYPES[entry["dtype"]], mode="r", offset=start + entry["data_offsets"][0], shape=(count,))
+    values = np.asarray(stored[:: max(1, count // 2_000)])
+    if entry["dtype"] == "BF16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32)
+
+
+def tied(config: Config) -> bool | None:
+    """Does the head share the embedding's weights? None where it cannot be told."""
+    there = shapes(config)
+    if any(name.endswith("embed_tokens.weight") for name in there):
+        return not any(name.endswith("lm_head.weight") for name in there)
+    found = settings(config)
+    part = found.get("text_config")
+    for one in (found, part if isinstance(part, dict) else {}):
+        if isinstance(one.get("tie_word_embeddings"), bool):
+            return bool(one["tie_word_embeddings"])
+    return None

@@ -1,0 +1,77 @@
+"""How peft finds modules by name, and the names that are usual."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LINEAR = frozenset(
+    ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv_proj", "gate_proj", "up_proj", "down_proj")
+    + ("gate_up_proj", "c_attn", "c_proj", "c_fc", "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h")
+    + ("W_pack", "wq", "wk", "wv", "wo", "w1", "w2", "w3", "Wqkv", "fc1", "fc2", "in_proj", "x_proj", "dt_proj")
+    + ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "query", "key", "value", "linear_1", "linear_2")
+    + ("attn_qkv", "att_proj", "ff_proj", "qkv", "proj", "to_q", "to_k", "to_v", "to_out", "gate", "router")
+)
+"""Last names of linear layers in published models"""
+WHOLE = frozenset(("embed_tokens", "lm_head", "wte", "wpe", "embed_in", "embed_out", "score", "classifier", "v_head"))
+"""Modules that are trained as a whole; those of a head may be made by the trainer"""
+ALIKE = 0.75
+PATTERN = re.compile(r"[*+?()\[\]{}|^$\\]")
+"""A name that holds one of these is a pattern."""
+
+
+def matched(target: str, modules: Iterable[str]) -> list[str]:
+    """The modules that a name of a list means to peft: itself, or an ending after a dot."""
+    return [name for name in modules if name == target or name.endswith(f".{target}")]
+
+
+def fitting(pattern: str, modules: Iterable[str]) -> int | None:
+    """How many modules a pattern fits as a whole; None where it looks ahead or back.
+
+    In linear time, whatever the pattern: Arrow's expressions are RE2's, which leave such patterns out.
+    """
+    try:
+        fits = pc.match_substring_regex(pa.array(list(modules), pa.string()), f"^(?:{pattern})$")
+        return int(sum(fits.to_pylist()))
+    except pa.ArrowException:
+        return None
+
+
+def meant(target: str, known: Iterable[str]) -> str | None:
+    """What a name that fits nothing was likely to be: another name, or several without a comma between.
+
+    Only what is no word of any known name counts as misspelled: `g_proj` is a name, `v_prjo` is none.
+    """
+    known = sorted(name for name in known if len(name) > 2)
+    last = target.rpartition(".")[2]
+    if last in known:
+        return None
+    if joined := _joined(last, known):
+        return ", ".join(joined)
+    words = {word for name in known for word in name.split("_")}
+    return next((name for name in known if _misspelled(last, name, words)), None)
+
+
+def _misspelled(text: str, name: str, words: set[str]) -> bool:
+    if text.replace("_", "").lower() == name.replace("_", "").lower():
+        return True
+    mine, theirs = text.split("_"), name.split("_")
+    return len(mine) == len(theirs) and all(
+        a == b or (len(a) > 2 and a not in words and difflib.SequenceMatcher(None, a, b).ratio() >= ALIKE)
+        for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+def _joined(text: str, known: list[str]) -> list[str] | None:
+    """The two or more names that the text is made of."""
+    for name in sorted((name for name in known if text.startswith(name)), key=len, reverse=True):
+        rest = text[len(name) :]
+        if rest in known:
+            return [name, rest]
+        if rest and (more := _joined(rest, known)):
+            return [name, *more]
+    return None

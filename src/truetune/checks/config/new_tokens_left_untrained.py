@@ -1,0 +1,111 @@
+"""Tokens are added, and LoRA leaves their rows of the embedding and of the head as they are.
+
+## What it does
+For an adapter with added tokens that the tokenizer does not have yet, looks for `embed_tokens` and `lm_head` among
+`modules_to_save` (the embedding is enough where the two share their weights), or for `trainable_token_indices`.
+LLaMA-Factory adds the embeddings by itself, unless `additional_target` is set.
+
+## Why it is bad
+The rows of new tokens are random or a mean, stay so, and are not in the saved adapter: the model can neither read nor
+write these tokens, and after a reload they have other random rows.
+
+## Example
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  adapter: lora
+  lora_target_linear: true
+  tokens: ["<call>", "</call>"]
+```
+
+## Use instead
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  adapter: lora
+  lora_target_linear: true
+  lora_modules_to_save: [embed_tokens, lm_head]
+  tokens: ["<call>", "</call>"]
+```
+
+## Fix safety
+Whole embeddings take memory: rows x width, with optimizer states, and are saved with the adapter.
+`trainable_token_indices` trains just the new rows.
+
+## References
+- artidoro/qlora#214, huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570, unslothai/unsloth#237
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.model import folder, tied
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
+
+INPUT = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
+OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
+LARGEST = 100_000_000
+"""Bytes of a tokenizer.json that is read"""
+
+
+class NewTokensLeftUntrained(ConfigRule):
+    code = "TT620"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        lora = training.lora
+        if lora is None or lora.trainable_token_indices or not training.added_tokens:
+            return
+        if config.stack == "llama-factory" and not lora.modules_to_save:
+            return
+        have = _vocabulary(config)
+        new = [token for token in training.added_tokens if have is None or token not in have]
+        lasts = {name.rpartition(".")[2] for name in (*lora.modules_to_save, *_listed(lora.target_modules))}
+        missing = [names[0] for names in (INPUT, OUTPUT) if not lasts & {*names}]
+        if tied(config) and missing != [INPUT[0], OUTPUT[0]]:
+            return
+        if not new or not missing:
+            return
+        shown = ", ".join(new[:5]) + (f" and {len(new) - 5:,} more" if len(new) > 5 else "")
+        yield self.finding(
+            f"rows of {' and '.join(missing)} for {len(new):,} new tokens ({shown}) are neither trained nor saved",
+            f"add {' and '.join(missing)} to modules_to_save, or set trainable_token_indices",
+            severity="error" if have is not None and len(missing) == 2 else "warning",
+            evidence=["the tokenizer's vocabulary has none of them" if have is not None else "no tokenizer at hand"],
+            cases=[
+                case(config, shown, "training.added_tokens"),
+                case(config, ", ".join(lora.modules_to_save) or "nothing", "training.lora.modules_to_save"),
+            ],
+        )
+
+
+def _listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    return targets if isinstance(targets, tuple) else ()
+
+
+def _vocabulary(config: Config) -> frozenset[str] | None:
+    """The tokens of the tokenizer; None where it is not at hand."""
+    where = folder(config)
+    path = where / "tokenizer.json" if where else None
+    try:
+        if path is None or path.stat().st_size > LARGEST:
+            return None
+        value = json.loads(path.read_text(encoding="utf-8"))
+        added = {token["content"] for token in value.get("added_tokens") or ()}
+        vocabulary = value["model"]["vocab"]
+        names = vocabulary if isinstance(vocabulary, dict) else [entry[0] for entry in vocabulary]
+        return frozenset((*names, *added))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        return None

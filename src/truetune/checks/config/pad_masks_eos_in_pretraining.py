@@ -1,0 +1,81 @@
+"""LLaMA-Factory's stage pt masks every EOS, because it is the pad token.
+
+## What it does
+For LLaMA-Factory's `stage: pt`, compares the tokenizer's pad token with its EOS; without a pad token, LLaMA-Factory
+takes the EOS.
+
+## Why it is bad
+That stage has transformers' `DataCollatorForLanguageModeling`, which gives each label that equals the pad id -100. The
+end of a document is then never learned, and the model goes on without end. (The other stages pad labels by place.)
+
+## Example
+```yaml
+files:
+  model/tokenizer_config.json: {eos_token: </s>, pad_token: </s>}
+config:
+  model_name_or_path: model
+  stage: pt
+  do_train: true
+  dataset: texts
+  finetuning_type: lora
+```
+
+## Use instead
+```yaml
+files:
+  model/tokenizer_config.json: {eos_token: </s>, pad_token: <unk>}
+config:
+  model_name_or_path: model
+  stage: pt
+  do_train: true
+  dataset: texts
+  finetuning_type: lora
+```
+
+## Fix safety
+Safe: a pad token is never read by the model. Take one that ends nothing, in tokenizer_config.json.
+
+## References
+- huggingface/transformers#23530, huggingface/transformers#22794, LLaMA-Factory 0.9.5 `train/pt/workflow.py`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.model import folder
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+from truetune.errors import TokenizerError
+from truetune.render.folder import read_json
+
+
+class PadMasksEosInPretraining(ConfigRule):
+    code = "TT629"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        where = folder(config)
+        if config.stack != "llama-factory" or config.raw.get("stage") != "pt" or where is None:
+            return
+        path = where / "tokenizer_config.json"
+        try:
+            found = read_json(path)
+        except TokenizerError:
+            return
+        eos, pad = (_token((found or {}).get(f"{name}_token")) for name in ("eos", "pad"))
+        if eos is None or pad not in (None, eos):
+            return
+        yield self.finding(
+            f"the EOS {eos} is the pad token too, and stage pt masks every label that equals it",
+            "give the tokenizer a pad token that ends nothing (<unk>, or a reserved one)",
+            cases=[case(config, "pt", "stage"), Case(f"eos_token: {eos}, pad_token: {pad or 'none'}", file=str(path))],
+        )
+
+
+def _token(value: Any) -> str | None:
+    value = value.get("content") if isinstance(value, dict) else value
+    return value if isinstance(value, str) else None

@@ -1,0 +1,64 @@
+"""The settings make the pad token the one that ends an answer.
+
+## What it does
+Compares the pad token that the settings give the tokenizer (`pad_token`, Axolotl's `special_tokens`) with the EOS that
+they give it, else with the tokenizer's own, where that is on this machine.
+
+## Why it is bad
+TRL and Axolotl pad labels by place, so this run is right. The tokenizer is saved with it, though: whoever trains on
+from there with a collator that masks by id, or generates in batches without an attention mask, loses the stop token.
+
+## Example
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  special_tokens: {eos_token: <|im_end|>, pad_token: <|im_end|>}
+```
+
+## Use instead
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  special_tokens: {eos_token: <|im_end|>, pad_token: <|endoftext|>}
+```
+
+## Fix safety
+Safe: a pad token is never read by the model. Take one that is in the vocabulary and ends nothing.
+
+## References
+- huggingface/transformers#23530, huggingface/trl#976, huggingface/open-r1#494
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.families import terminator
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class PadSetToStopToken(ConfigRule):
+    code = "TT639"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        given = config.spec.training.special_tokens
+        pad = given.get("pad_token")
+        if pad is None:
+            return
+        end, eos = terminator(config)
+        if pad in (given.get("eos_token", eos), end):
+            yield self.finding(
+                f"the pad token is set to {pad}, which ends an answer",
+                "take a token that ends nothing",
+                cases=[case(config, pad, "pad_token", "special_tokens.pad_token", "training.special_tokens")],
+            )

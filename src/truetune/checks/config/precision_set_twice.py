@@ -1,0 +1,58 @@
+"""Both bf16 and fp16 are on.
+
+## What it does
+Finds `bf16` and `fp16` that are both true.
+
+## Why it is bad
+transformers and LLaMA-Factory stop. Axolotl takes bf16 and says nothing, whatever the hardware was chosen for.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  bf16: true
+  fp16: true
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  bf16: true
+```
+
+## Fix safety
+bf16 for a model that was trained in it, which most are.
+
+## References
+- transformers `TrainingArguments.__post_init__`: "At most one of fp16 and bf16 can be True"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class PrecisionSetTwice(ConfigRule):
+    code = "TT613"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        both = [config.raw.get(name) for name in ("bf16", "fp16")]
+        if all(value is True or str(value).lower() == "true" for value in both):
+            axolotl = config.stack == "axolotl"
+            yield self.finding(
+                "bf16 and fp16 are both on" + ("; bf16 wins" if axolotl else ": the run stops"),
+                "keep one: bf16 for a model that was trained in it",
+                severity="warning" if axolotl else "error",
+                cases=[case(config, True, "bf16"), case(config, True, "fp16")],
+            )

@@ -1,0 +1,85 @@
+"""The rows are tokenized already, and the masking that is asked for does not touch them.
+
+## What it does
+For TRL's SFT, looks at the columns of the first row: `input_ids` with `completion_only_loss` or `assistant_only_loss`
+and neither labels nor the mask that it reads, a `completion_mask` with `completion_only_loss` off, or
+`skip_prepare_dataset` with a masking option.
+
+## Why it is bad
+Rows that have `input_ids` go round the trainer's masking: the prompt is learned with the answer. Nothing is raised
+(`completion_only_loss: true` supervised 7 of 7 tokens).
+
+## Example
+```yaml
+files:
+  rows.jsonl: [{input_ids: [5, 6, 7, 8]}]
+config:
+  model_name_or_path: some/model
+  dataset_name: rows.jsonl
+  max_length: 2048
+  completion_only_loss: true
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: [{input_ids: [5, 6, 7, 8], labels: [-100, -100, 7, 8]}]
+config:
+  model_name_or_path: some/model
+  dataset_name: rows.jsonl
+  max_length: 2048
+  dataset_kwargs: {skip_prepare_dataset: true}
+```
+
+## Fix safety
+Labels of your own are kept as they are. `truetune encode` writes them.
+
+## References
+- huggingface/trl#1507, huggingface/trl#4110, huggingface/open-r1#517, huggingface/open-r1#648
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case, untold
+from truetune.checks.config.table import columns
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assistant_masks"}
+
+
+class PretokenizedRowsBypassMasking(ConfigRule):
+    code = "TT622"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        if config.stack != "trl" or training.method != "sft" or untold(config, "completion_only_loss"):
+            return
+        there = columns(config)
+        shown = Case(f"columns: {', '.join(sorted(there))}" if there else "columns: not at hand")
+        for option, mask in MASKS.items():
+            field = f"training.{option}"
+            if not getattr(training, option):
+                continue
+            if "input_ids" in there and not there & {"labels", mask}:
+                yield self.finding(
+                    f"{option} does nothing: the rows have input_ids, and every token of them is supervised",
+                    f"give the rows labels, or a column {mask}; or text and messages in place of input_ids",
+                    cases=[case(config, True, field), shown],
+                )
+            elif training.skip_prepare_dataset and "labels" not in there:
+                yield self.finding(
+                    f"{option} does nothing: skip_prepare_dataset leaves the rows as they are",
+                    "give the rows labels, or leave skip_prepare_dataset out",
+                    severity="warning",
+                    cases=[case(config, True, "training.skip_prepare_dataset"), case(config, True, field), shown],
+                )
+        if {"input_ids", "completion_mask"} <= there and not {"labels"} & there and not training.completion_only_loss:
+            yield self.finding(
+                "the column completion_mask is not read: completion_only_loss is off for rows with input_ids",
+                "set completion_only_loss: true",
+                cases=[case(config, training.completion_only_loss, "training.completion_only_loss"), shown],
+            )

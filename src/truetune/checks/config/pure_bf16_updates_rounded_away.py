@@ -1,0 +1,125 @@
+"""All weights are trained in bfloat16, and steps this small are rounded away.
+
+## What it does
+For a run that trains the weights themselves in bfloat16, without a float32 copy (no FSDP or DeepSpeed, plain AdamW or
+Lion), compares the learning rate, which is about how far a weight moves in one step, with half the distance to the
+next bfloat16 number: read from the weights where they are here, else for a weight of 0.02.
+
+## Why it is bad
+bfloat16 keeps 8 bits of a number: near 0.02 its neighbours are 0.00012 away, near 1 they are 0.0078 away. A smaller
+step is rounded back to where it began, however many there are. The loss falls a little and stops; norm weights never
+move. After 20 AdamW steps at 1e-5, 84 % of the linear weights were bit-identical.
+
+## Example
+```yaml
+files:
+  model/config.json: {model_type: llama, dtype: bfloat16}
+config:
+  model_name_or_path: model
+  stage: sft
+  do_train: true
+  dataset: rows
+  finetuning_type: full
+  pure_bf16: true
+  learning_rate: 0.00001
+```
+
+## Use instead
+```yaml
+files:
+  model/config.json: {model_type: llama, dtype: bfloat16}
+config:
+  model_name_or_path: model
+  stage: sft
+  do_train: true
+  dataset: rows
+  finetuning_type: full
+  bf16: true
+  learning_rate: 0.00001
+```
+
+## Fix safety
+float32 weights with bf16 autocast take 4 bytes more a weight. An optimizer with a float32 copy, Kahan summation or
+stochastic rounding costs less.
+
+## References
+- huggingface/sentence-transformers#3773, pytorch/torchtune#2254, pytorch/ao#1124, vllm-project/speculators#668
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.config.keys import case, of_program, place, untold
+from truetune.checks.config.model import sampled_weights, stored_dtype
+from truetune.checks.config.optimizer import special
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
+
+PLAIN = ("adamw_torch", "adamw_torch_fused", "adamw_torch_8bit", "adamw_hf", "adamw_8bit", "adamw_bnb_8bit",
+         "paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "lion", "lion_32bit", "lion_8bit")  # fmt: skip
+"""Optimizers that add the step to the weight as it is; their step is about the learning rate."""
+TYPICAL = 0.02
+"""Size of a weight where the weights are not at hand: the usual standard deviation at the start"""
+
+
+class PureBf16UpdatesRoundedAway(ConfigRule):
+    code = "TT612"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        rate = training.learning_rate
+        if not rate or not _pure(config) or str(training.optim or PLAIN[0]) not in PLAIN or special(config):
+            return
+        weights = sampled_weights(config)
+        lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
+        few = _half_step_of(TYPICAL) < rate if lost is None else lost < 0.5
+        if few:
+            return
+        yield self.finding(
+            f"steps of {rate:g} are rounded away in bfloat16"
+            + (f" for {lost:.0%} of the weights" if lost is not None else f" for weights of {TYPICAL} and more"),
+            "train float32 weights with bf16 autocast, or take an optimizer that rounds stochastically",
+            severity="info" if of_program(config) or (lost is None and not config.raw.get("pure_bf16")) else "warning",
+            evidence=[
+                f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at {TYPICAL}, "
+                f"{_half_step_of(1.0):.1e} at 1"
+            ],
+            cases=[case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
+        )
+
+
+def _pure(config: Config) -> bool:
+    """Are all weights trained, in bfloat16, without a float32 copy?"""
+    training = config.spec.training
+    if untold(config, "optim") or any(config.raw.get(key, None) is not None for key in ("fsdp", "deepspeed")):
+        return False
+    if training.lora or training.adapter or training.load_in or training.fsdp or training.deepspeed_stage is not None:
+        return False
+    if config.stack == "llama-factory":
+        return bool(config.raw.get("pure_bf16")) and config.raw.get("finetuning_type") == "full"
+    if config.stack == "axolotl":
+        sharded = config.raw.get("fsdp_config") or config.raw.get("fsdp") or config.raw.get("deepspeed")
+        return training.dtype == "bfloat16" and not sharded and not config.raw.get("adapter")
+    return training.dtype == "bfloat16" or (training.dtype == "auto" and stored_dtype(config) == "bfloat16")
+
+
+def _why(config: Config) -> list[Case]:
+    name = "pure_bf16" if config.raw.get("pure_bf16") else "training.dtype"
+    key = place(config, name).key
+    return [case(config, config.raw.get(key, config.spec.training.dtype), name)]
+
+
+def _half_step(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Half the distance to the next bfloat16 number: 8 bits, so 2^-8 of the power of two below."""
+    below: NDArray[np.float64] = np.floor(np.log2(np.maximum(np.abs(values), 1e-30)))
+    return np.exp2(below - 8)
+
+
+def _half_step_of(value: float) -> float:
+    return float(_half_step(np.asarray([value], np.float32))[0])

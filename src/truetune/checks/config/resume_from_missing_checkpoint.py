@@ -1,0 +1,69 @@
+"""The checkpoint to resume from is not there.
+
+## What it does
+Looks for the folder of `resume_from_checkpoint`, and for trainer_state.json in it; only where the folder above it is on
+this machine.
+
+## Why it is bad
+The run stops, after the model and the data were loaded. A folder that holds an adapter or weights alone brings no
+optimizer, no schedule and no step: training starts again from its beginning.
+
+## Example
+```yaml
+files:
+  out/trainer_log.jsonl: []
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  resume_from_checkpoint: out/checkpoint-500
+```
+
+## Use instead
+```yaml
+files:
+  out/checkpoint-500/trainer_state.json: {}
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  resume_from_checkpoint: out/checkpoint-500
+```
+
+## Fix safety
+Safe: it changes no file.
+
+## References
+- huggingface/transformers#24274, huggingface/peft#574, tloen/alpaca-lora#72
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class ResumeFromMissingCheckpoint(ConfigRule):
+    code = "TT631"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        name = config.spec.training.resume_from_checkpoint
+        if not isinstance(name, str) or "://" in name:
+            return
+        wanted = Path(name).expanduser()
+        places = [base / wanted for base in (Path(), Path(config.path).parent)]
+        found = next((place for place in places if place.is_dir()), None)
+        if found is None and not any(place.parent.is_dir() and len(wanted.parts) > 1 for place in places):
+            return
+        if found is None or not (found / "trainer_state.json").is_file():
+            yield self.finding(
+                f"{name} {'holds no trainer_state.json' if found else 'is not there'}: there is nothing to resume from",
+                "name a checkpoint-N folder of the run, or leave resume_from_checkpoint out",
+                cases=[case(config, name, "training.resume_from_checkpoint")],
+            )

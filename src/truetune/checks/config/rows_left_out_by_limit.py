@@ -1,0 +1,76 @@
+"""A limit that is meant for debugging leaves rows out.
+
+## What it does
+Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples`.
+
+## Why it is bad
+Its examples set `max_samples: 1000`, and whoever copies one trains on the first thousand rows of each data set. Nothing
+in the log says how many there were.
+
+## Example
+```yaml
+files:
+  data/dataset_info.json: {rows: {file_name: rows.json}}
+  data/rows.json: [{instruction: a, output: b}, {instruction: c, output: d}, {instruction: e, output: f}]
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: rows
+  dataset_dir: data
+  finetuning_type: lora
+  max_samples: 2
+```
+
+## Use instead
+```yaml
+files:
+  data/dataset_info.json: {rows: {file_name: rows.json}}
+  data/rows.json: [{instruction: a, output: b}, {instruction: c, output: d}, {instruction: e, output: f}]
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: rows
+  dataset_dir: data
+  finetuning_type: lora
+```
+
+## Fix safety
+The run gets longer.
+
+## References
+- LLaMA-Factory 0.9.5 `data_args.py`: "For debugging purposes, truncate the number of examples for each dataset."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.steps import count_rows
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class RowsLeftOutByLimit(ConfigRule):
+    code = "TT636"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config, limit = self.subject, self.subject.raw.get("max_samples")
+        if config.stack != "llama-factory" or not isinstance(limit, int) or limit < 1:
+            return
+        counts = {name: count_rows(name) for name in config.spec.data}
+        over = {name: count for name, count in counts.items() if count is not None and count > limit}
+        if over:
+            lost, total = sum(count - limit for count in over.values()), sum(over.values())
+            yield self.finding(
+                f"max_samples {limit:,} leaves out {lost:,} of {total:,} rows",
+                "leave max_samples out: it is for trying things",
+                evidence=[f"{Path(name).name} holds {count:,} rows" for name, count in over.items()],
+                cases=[case(config, limit, "max_samples")],
+                count=lost,
+                total=total,
+            )

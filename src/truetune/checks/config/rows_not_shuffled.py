@@ -1,0 +1,60 @@
+"""Rows are trained in the order of the files.
+
+## What it does
+Finds `disable_shuffling` (LLaMA-Factory), `curriculum_sampling` (Axolotl) and `train_sampling_strategy: sequential`
+(transformers).
+
+## Why it is bad
+A step then sees one source, one topic or one length, and the last file weighs most. With data sets that were joined one
+after the other, the loss has steps where the source changes.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: one,two
+  finetuning_type: lora
+  disable_shuffling: true
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: one,two
+  finetuning_type: lora
+```
+
+## Fix safety
+Leave it where the order is a curriculum.
+
+## References
+- huggingface/datasets#7854, lucidrains/DALLE-pytorch#230
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class RowsNotShuffled(ConfigRule):
+    code = "TT630"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        if training.shuffle is False and "training.shuffle" in config.places:
+            key = config.places["training.shuffle"].key
+            yield self.finding(
+                "rows are trained in the order of the files",
+                "shuffle them, unless the order is a curriculum",
+                cases=[case(config, config.raw.get(key, ""), "training.shuffle")],
+            )

@@ -1,0 +1,73 @@
+"""LLaMA-Factory resumes the run that is in the output folder, though nothing asks for it.
+
+## What it does
+Looks for `checkpoint-N` in `output_dir`, where neither `overwrite_output_dir` nor `resume_from_checkpoint` is set.
+
+## Why it is bad
+LLaMA-Factory then resumes from the last one, with one line in the log. New data, a new rate or a new template are
+trained from where the old run stopped, or not at all: a run that was finished ends at once.
+
+## Example
+```yaml
+files:
+  out/checkpoint-500/trainer_state.json: {}
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: rows
+  finetuning_type: lora
+  output_dir: out
+```
+
+## Use instead
+```yaml
+files:
+  out/checkpoint-500/trainer_state.json: {}
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  dataset: rows
+  finetuning_type: lora
+  output_dir: out-2
+```
+
+## Fix safety
+Where you want to resume, say so: `resume_from_checkpoint`.
+
+## References
+- LLaMA-Factory 0.9.5 `hparams/parser.py`: "Change `output_dir` or use `overwrite_output_dir` to avoid."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+
+class RunResumesUnasked(ConfigRule):
+    code = "TT633"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        asked = config.raw.get("overwrite_output_dir") or training.resume_from_checkpoint
+        if config.stack != "llama-factory" or not training.output_dir or asked or not config.raw.get("do_train"):
+            return
+        for base in (Path(), Path(config.path).parent):
+            folder = base / Path(training.output_dir).expanduser()
+            found = [p for p in folder.glob("checkpoint-*") if p.is_dir() and p.name.rpartition("-")[2].isdecimal()]
+            if found:
+                last = max(found, key=lambda path: int(path.name.rpartition("-")[2]))
+                yield self.finding(
+                    f"the run resumes from {last.name} of the run before it",
+                    "write to a folder of its own, or set overwrite_output_dir: true",
+                    cases=[case(config, training.output_dir, "training.output_dir"), Case(last.name, file=str(last))],
+                    count=len(found),
+                )
+                return

@@ -1,0 +1,103 @@
+"""The data do not fill one packed batch, so that no step is made.
+
+## What it does
+For an Axolotl run with `sample_packing` and an attention that does not pack by itself (`sdpa`, `eager`, none), counts
+the packed rows that the data can give at most and compares them with `micro_batch_size`.
+
+## Why it is bad
+Axolotl's sampler drops the last batch unless it is full. Where there is only that one, nothing is trained, the run ends
+as if it had, and the model that is saved is the one that was loaded.
+
+## Example
+```yaml
+files:
+  rows.jsonl: {rows: 3}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 2048
+  sample_packing: true
+  attn_implementation: sdpa
+  micro_batch_size: 4
+  num_epochs: 3
+  learning_rate: 0.0002
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: {rows: 3}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 2048
+  sample_packing: true
+  attn_implementation: sdpa
+  micro_batch_size: 1
+  num_epochs: 3
+  learning_rate: 0.0002
+```
+
+## Fix safety
+A smaller batch with more accumulation makes the same steps.
+
+## References
+- axolotl-ai-cloud/axolotl#1212, `MultipackBatchSampler` in axolotl 0.21 (`drop_last=True`); run with axolotl 0.19
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.steps import data_bytes, rows
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+REAL_BATCHES = (None, "sdpa", "eager")
+"""Attention implementations for which Axolotl makes batches of packed rows; others get one long row."""
+BYTES_A_TOKEN = 3.0
+"""Of a file of chats: text, markers and JSON together; English text has about four."""
+
+
+class SamplePackingTrainsNoStep(ConfigRule):
+    code = "TT606"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        real = config.raw.get("multipack_real_batches")
+        if (
+            config.stack != "axolotl"
+            or not training.packing
+            or real is False
+            or (training.attn_implementation not in REAL_BATCHES and not real)
+        ):
+            return
+        data, size, length = rows(config), training.per_device_train_batch_size, config.spec.max_length
+        if data is None or size is None or size < 2 or not length:
+            return
+        text = data_bytes(config)
+        if data.count < size:
+            sure, packed = True, data.count
+        elif text is not None:
+            sure = 2 * text / length + 1 < size
+            packed = math.ceil(2 * text / length + 1) if sure else math.ceil(text / BYTES_A_TOKEN / length)
+        else:
+            return
+        if packed >= size:
+            return
+        about = "at most" if sure else "about"
+        yield self.finding(
+            f"{about} {packed:,} packed rows of {length:,} tokens do not fill a batch of {size}"
+            + (": no step is made" if sure else ": perhaps no step is made"),
+            f"set micro_batch_size to 1 and gradient_accumulation_steps to {size}, or leave sample_packing out",
+            severity="error" if sure else "warning",
+            evidence=[data.why] + ([f"{text:,} bytes"] if text is not None else []),
+            cases=[
+                case(config, size, "training.per_device_train_batch_size"),
+                case(config, True, "training.packing"),
+                case(config, length, "max_length"),
+            ],
+        )

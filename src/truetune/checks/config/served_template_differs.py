@@ -1,0 +1,100 @@
+r"""The template that is trained is not the tokenizer's, which is what will be served.
+
+## What it does
+Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's `template`) with
+what the tokenizer's own chat template writes there. Names and templates that it does not know are left alone.
+
+## Why it is bad
+LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
+reads it builds prompts that were never trained. Axolotl saves its own; there, it is a fault where the markers are no
+tokens of the model and are cut to pieces.
+
+## Example
+```yaml
+files:
+  model/tokenizer.json:
+    version: "1.0"
+    added_tokens: [{id: 0, content: <|im_end|>, special: true, single_word: false, lstrip: false, rstrip: false,
+                    normalized: false}]
+    model: {type: BPE, vocab: {<|im_end|>: 0, a: 1}, merges: []}
+  model/tokenizer_config.json:
+    eos_token: <|im_end|>
+    chat_template: "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+config:
+  model_name_or_path: model
+  stage: sft
+  do_train: true
+  dataset: rows
+  finetuning_type: lora
+  template: llama3
+```
+
+## Use instead
+```yaml
+files:
+  model/tokenizer.json:
+    version: "1.0"
+    added_tokens: [{id: 0, content: <|im_end|>, special: true, single_word: false, lstrip: false, rstrip: false,
+                    normalized: false}]
+    model: {type: BPE, vocab: {<|im_end|>: 0, a: 1}, merges: []}
+  model/tokenizer_config.json:
+    eos_token: <|im_end|>
+    chat_template: "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+config:
+  model_name_or_path: model
+  stage: sft
+  do_train: true
+  dataset: rows
+  finetuning_type: lora
+  template: qwen
+```
+
+## Fix safety
+For a model that speaks one format already, stay with it.
+
+## References
+- hiyouga/LLaMA-Factory#6320, hiyouga/LLaMA-Factory#7785, hiyouga/LLaMA-Factory#5836, ollama/ollama#6823
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.config.families import MARKERS, WRITTEN, has_token, opening
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
+
+
+class ServedTemplateDiffers(ConfigRule):
+    code = "TT628"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        key = {"axolotl": "chat_template", "llama-factory": "template"}.get(config.stack)
+        name = str(config.raw.get(key or ""))
+        marker = MARKERS.get(name)
+        if key is None or marker is None:
+            return
+        own = opening(config)
+        if own is None or marker in own:
+            return
+        cut = [token for token in CONTROL.findall(marker) if has_token(config, token) is False]
+        added = {*config.spec.training.added_tokens, *config.spec.training.special_tokens.values()}
+        cut = [token for token in cut if token not in added]
+        lost = config.stack == "llama-factory" and name not in WRITTEN
+        yield self.finding(
+            f"{key} {name} writes {marker}, and the tokenizer's template does not",
+            "name the family of the tokenizer's own template",
+            severity="warning" if lost or cut else "info",
+            evidence=[
+                f"the tokenizer's template begins a question with {own[-60:]!r}",
+                "the tokenizer is saved with its own template" if lost else "the tokenizer is saved with the named one",
+                *([f"no token of the tokenizer: {', '.join(cut)}"] if cut else []),
+            ],
+            cases=[case(config, name, key), Case("the tokenizer's template", file=str(config.spec.tokenizer))],
+        )

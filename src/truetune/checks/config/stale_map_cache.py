@@ -1,0 +1,97 @@
+"""Encoded rows that are older than the data will be trained.
+
+## What it does
+Compares the time of Axolotl's prepared folders (`dataset_prepared_path`, else `last_run_prepared`) or of
+LLaMA-Factory's `tokenized_path` with that of the training files.
+
+## Why it is bad
+Axolotl finds its prepared rows by a hash of settings and names, never of the rows or of the tokenizer's files (nor of
+`excess_length_strategy`, `tokens`, `min_sample_len`, `tokenizer_revision`); LLaMA-Factory ignores `dataset`, `template`
+and `cutoff_len` where the folder has files. An edited file is then not read: the old labels are trained.
+
+## Example
+```yaml
+files:
+  rows.jsonl: {rows: 3}
+  prepared/1f0/state.json: {}
+ages: {prepared/1f0/state.json: 7200, rows.jsonl: 60}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  dataset_prepared_path: prepared
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: {rows: 3}
+  prepared/1f0/state.json: {}
+ages: {prepared/1f0/state.json: 60, rows.jsonl: 7200}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  dataset_prepared_path: prepared
+```
+
+## Fix safety
+Safe: the rows are encoded again. `axolotl preprocess` always does.
+
+## References
+- axolotl-ai-cloud/axolotl#1265, axolotl-ai-cloud/axolotl#885, axolotl-ai-cloud/axolotl#1136, hiyouga/LLaMA-Factory#6335
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.table import changed
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
+
+SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
+DEFAULT = "last_run_prepared"
+
+
+class StaleMapCache(ConfigRule):
+    code = "TT626"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        newest = changed(config)
+        if config.stack not in ("axolotl", "llama-factory") or newest is None:
+            return
+        name = config.spec.training.prepared_path or (DEFAULT if config.stack == "axolotl" else None)
+        prepared = _prepared(config, name) if name else []
+        if not prepared or max(prepared) >= newest[1]:
+            return
+        yield self.finding(
+            f"{newest[0].name} changed after the {len(prepared):,} encoded data sets in {name} were made",
+            f"delete {name}, or give it another name",
+            evidence=[f"encoded: {_time(max(prepared))}", f"data changed: {_time(newest[1])}"],
+            cases=[case(config, name, "training.prepared_path"), Case("the data", file=str(newest[0]))],
+        )
+
+
+def _prepared(config: Config, name: str) -> list[float]:
+    """When each encoded data set below a folder was written."""
+    found: dict[Path, float] = {}
+    for base in (Path(), Path(config.path).parent):
+        folder = (base / Path(name).expanduser()).resolve()
+        for depth in ("", "*/", "*/*/"):
+            for path in folder.glob(f"{depth}*.json") if folder.is_dir() else ():
+                if path.name in SAVED:
+                    found[path.parent] = max(found.get(path.parent, 0.0), path.stat().st_mtime)
+    return list(found.values())
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

@@ -1,0 +1,84 @@
+"""Axolotl's settings leave the token that ends an answer out of the loss.
+
+## What it does
+Finds data sets of the type chat_template with `train_on_eos: none` (and no `train_on_eot` that takes its place), and
+templates that end turns with another token than the tokenizer's EOS where `eot_tokens` does not name it: by the
+tokenizer's template, or by the name of the family (Gemma).
+
+## Why it is bad
+Axolotl trains the tokens of `eot_tokens`, which is the EOS unless it is set. What is left out is never learned: good
+answers, then endless text. The loss looks healthy.
+
+## Example
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template}]
+  chat_template: gemma3
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Use instead
+```yaml
+config:
+  base_model: some/model
+  datasets: [{path: some/rows, type: chat_template}]
+  chat_template: gemma3
+  eot_tokens: ["<end_of_turn>"]
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Fix safety
+Safe: the end of an answer is what the model must write.
+
+## References
+- axolotl-ai-cloud/axolotl#3754, axolotl-ai-cloud/axolotl#3756, axolotl-ai-cloud/axolotl#1847
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.families import MARKERS, terminator
+from truetune.checks.config.keys import case, entries
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+ENDS = {"gemma": "<end_of_turn>", "gemma3": "<end_of_turn>", "gemma3n": "<end_of_turn>", "gemma4": "<turn|>",
+        "gemma4_unified": "<turn|>"}  # fmt: skip
+"""Templates of Axolotl that end turns with a token that is not their tokenizers' EOS"""
+
+
+class StopTokenNotTrained(ConfigRule):
+    code = "TT627"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        if config.stack != "axolotl" or config.spec.training.method != "sft":
+            return
+        sets = [(i, item) for i, item in entries(config, "datasets") if item.get("type") == "chat_template"]
+        for index, item in sets:
+            if item.get("train_on_eot", item.get("train_on_eos")) == "none":
+                yield self.finding(
+                    f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
+                    "leave train_on_eos out: turn is the default",
+                    cases=[case(config, "none", f"datasets.{index}.train_on_eos", f"datasets.{index}.train_on_eot")],
+                )
+        if not sets or config.raw.get("eot_tokens"):
+            return
+        name = str(config.raw.get("chat_template") or sets[0][1].get("chat_template") or "tokenizer_default")
+        own = name.startswith("tokenizer_default")
+        end, eos = terminator(config) if own else (None, None)
+        end = end if own else ENDS.get(name)
+        eos = config.spec.training.special_tokens.get("eos_token", eos)
+        if end is None or end == eos or (own and eos is None) or (not own and name not in MARKERS):
+            return
+        yield self.finding(
+            f"turns end with {end}, and Axolotl trains the end {eos or 'of the tokenizer, its EOS'}",
+            f'set eot_tokens: ["{end}"]',
+            severity="error" if own else "warning",
+            cases=[case(config, name, "chat_template"), case(config, "not set", "eot_tokens")],
+        )

@@ -1,0 +1,63 @@
+"""What a glance at the training files tells: the columns, and when they changed."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+
+from truetune.data.files import KINDS, PACKED, Source, open_raw, resolve
+from truetune.data.records import records
+from truetune.errors import DataError
+from truetune.spec.config import Config
+
+SUFFIXES = frozenset((*KINDS, *PACKED))
+SAVED = ("state.json", "dataset_dict.json")
+"""What `datasets` writes beside its rows"""
+
+
+def columns(config: Config) -> frozenset[str]:
+    """The columns of the first row; empty where no training file is at hand."""
+    for source in sources(config):
+        try:
+            with open_raw(source.path) as raw:
+                row = next((record.row for record in records(source, raw) if isinstance(record.row, dict)), None)
+        except (DataError, OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException):
+            continue
+        if row:
+            return frozenset(map(str, row))
+    return frozenset()
+
+
+def sources(config: Config) -> list[Source]:
+    """The training files that are on this machine, those that truetune does not read itself among them."""
+    named = [*config.spec.data, *map(str, config.spec.training.other.get("datasets") or ())]
+    beside = Path(config.path).parent
+    found = []
+    for name in named:
+        found += files_of(name) or files_of(str(beside / name))
+    return found
+
+
+def files_of(name: str) -> list[Source]:
+    """The data files that a name means; none where it is not on this machine, or is a folder without any of its own."""
+    path = Path(name)
+    if "://" in name or "\0" in name:
+        return []
+    try:
+        if path.is_dir() and not any(entry.suffix in SUFFIXES or entry.name in SAVED for entry in path.iterdir()):
+            return []
+        return resolve([name])
+    except (DataError, OSError):
+        return []
+
+
+def changed(config: Config) -> tuple[Path, float] | None:
+    """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
+    paths = [Path(str(source.path)) for source in sources(config)]
+    try:
+        return max(((path, path.stat().st_mtime) for path in paths), key=lambda pair: pair[1], default=None)
+    except OSError:
+        return None

@@ -1,0 +1,63 @@
+"""A warm-up is set, and the schedule has none.
+
+## What it does
+Finds `warmup_steps` or `warmup_ratio` beside the schedule `constant`.
+
+## Why it is bad
+transformers' `get_scheduler` gives `constant` no warm-up: the first step runs at the full rate, where a fresh
+optimizer's steps are the largest. `constant_with_warmup` is another schedule.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  learning_rate: 0.0002
+  lr_scheduler_type: constant
+  warmup_steps: 50
+  max_steps: 2000
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  max_length: 2048
+  learning_rate: 0.0002
+  lr_scheduler_type: constant_with_warmup
+  warmup_steps: 50
+  max_steps: 2000
+```
+
+## Fix safety
+It changes the first steps only. Leave the warm-up out where the full rate from the first step is what you want.
+
+## References
+- bmaltais/kohya_ss#2292, transformers `optimization.get_scheduler`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class WarmupIgnoredBySchedule(ConfigRule):
+    code = "TT605"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        field = "training.warmup_steps" if training.warmup_steps else "training.warmup_ratio"
+        wanted = training.warmup_steps or training.warmup_ratio
+        if wanted and str(training.lr_scheduler_type) == "constant" and field in config.places:
+            yield self.finding(
+                f"the schedule constant has no warm-up: {config.places[field].key} {wanted:g} does nothing",
+                "write constant_with_warmup",
+                cases=[case(config, "constant", "training.lr_scheduler_type"), case(config, f"{wanted:g}", field)],
+            )

@@ -1,0 +1,97 @@
+"""The warm-up lasts longer than the run, or most of it.
+
+## What it does
+Compares the warm-up with the steps that the run makes at most: `max_steps`, or the rows of local files, the batch,
+accumulation and epochs.
+
+## Why it is bad
+The learning rate climbs until the run ends and never reaches the value that was set: five steps with
+`warmup_steps: 500` train at 0 to 0.8 % of it. The loss is nearly flat, and "LoRA does nothing". A setting that was
+copied from a long run to a small data set does this.
+
+## Example
+```yaml
+files:
+  rows.jsonl: {rows: 40}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  gradient_accumulation_steps: 4
+  num_epochs: 1
+  learning_rate: 0.0002
+  warmup_steps: 100
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: {rows: 40}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  gradient_accumulation_steps: 4
+  num_epochs: 1
+  learning_rate: 0.0002
+  warmup_ratio: 0.05
+```
+
+## Fix safety
+A share of the run (`warmup_ratio`, or in transformers 5 `warmup_steps` below 1) holds for any number of rows.
+
+## References
+- Morizeyao/GPT2-Chinese#60, axolotl-ai-cloud/axolotl#2897 (a share as the better default)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.config.steps import steps
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+MOST = 0.5
+"""Share of the run that a warm-up may take."""
+
+
+class WarmupLongerThanRun(ConfigRule):
+    code = "TT604"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        config, training = self.subject, self.subject.spec.training
+        if str(training.lr_scheduler_type) == "constant":
+            return
+        field = "training.warmup_steps" if training.warmup_steps else "training.warmup_ratio"
+        wanted = training.warmup_steps or training.warmup_ratio or 0
+        if wanted <= 0:
+            return
+        if wanted < 1 or field == "training.warmup_ratio":
+            if MOST < wanted <= 1:
+                yield self.finding(
+                    f"the warm-up takes {wanted:.0%} of the run",
+                    "a warm-up of 3 to 10 % is usual",
+                    severity="warning" if wanted < 1 else "error",
+                    cases=[case(config, wanted, field)],
+                )
+            return
+        run = steps(config)
+        if run is None or wanted <= run.most * MOST or run.most < 2:
+            return
+        reached = min(1.0, (run.most - 1) / wanted)
+        rate = f" of {training.learning_rate:g}" if training.learning_rate else ""
+        yield self.finding(
+            f"the warm-up of {wanted:,.0f} steps "
+            + ("is longer than" if wanted > run.most else "is as long as" if wanted == run.most else "takes most of")
+            + f" the run of at most {run.most:,} steps"
+            + (f": the learning rate ends at {reached:.1%}{rate}" if wanted >= run.most else ""),
+            "set the warm-up as a share of the run: 0.03 to 0.1",
+            severity="error" if reached < MOST else "warning",
+            evidence=[run.why],
+            cases=[case(config, f"{wanted:g}", field)],
+        )

@@ -1,0 +1,86 @@
+"""A model split over GPUs by `device_map` is trained by several processes, or by one that leaves GPUs waiting.
+
+## What it does
+Looks at `device_map` (`auto`, `balanced`, `sequential`) beside the number of processes, beside DeepSpeed and FSDP, and
+beside the GPUs that one process sees.
+
+## Why it is bad
+Each process would spread its own copy over all GPUs: accelerate stops the run. In one process the layers stand on
+several GPUs that work one after the other: four cost four times as much and are no faster than one.
+
+## Example
+```yaml
+config: {training: {device_map: auto}}
+machine: {gpus: 4, memory: 80, environment: {WORLD_SIZE: "4", RANK: "0", LOCAL_RANK: "0"}}
+```
+
+## Use instead
+```yaml
+config: {training: {}}
+machine: {gpus: 4, memory: 80, environment: {WORLD_SIZE: "4", RANK: "0", LOCAL_RANK: "0"}}
+```
+
+## Fix safety
+Without a device map each process puts the whole model on its own GPU; it has to fit there (`truetune plan`).
+
+## References
+- huggingface/transformers#31557, huggingface/accelerate#2486, QwenLM/Qwen#900, QwenLM/Qwen#833,
+  pacman100/LLM-Workshop#9
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.devices.model import architecture
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+from truetune.memory.estimate import estimate
+from truetune.memory.settings import resolve
+
+PLACES_ITSELF = ("axolotl", "llama-factory")
+"""Stacks that put the model on each process's own GPU, whatever is asked"""
+SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+class DeviceMapAutoWithDdp(DeviceRule):
+    code = "TT651"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        asked, visible = self.training.device_map, self.machine.visible
+        cases = [case(self.config, asked, "training.device_map")]
+        if asked not in SPREADING:
+            return
+        sharded = "DeepSpeed" if self.training.deepspeed_stage is not None else "FSDP" if self.training.fsdp else None
+        if self.subject.world > 1 and self.config.stack not in PLACES_ITSELF:
+            yield self.finding(
+                f"device_map: {asked} spreads the model over all GPUs in each of {self.subject.world} processes; "
+                "accelerate stops such a run",
+                "leave device_map out, so that each process uses its own GPU",
+                cases=cases,
+            )
+        elif sharded:
+            yield self.finding(
+                f"device_map: {asked} spreads the model over all GPUs in each process, beside {sharded}, which gives "
+                "each process a GPU of its own",
+                "leave device_map out",
+                severity="warning",
+                cases=cases,
+            )
+        elif self.subject.world == 1 and len(visible) > 1 and self._fits_on_one():
+            yield self.finding(
+                f"device_map: {asked} spreads the model over {len(visible)} GPUs, which then work one after the other",
+                f"leave device_map out and launch a process for each GPU (torchrun --nproc_per_node {len(visible)})",
+                severity="warning",
+                cases=cases,
+            )
+
+    def _fits_on_one(self) -> bool:
+        """Where it does not, or nobody knows, spreading it may be the purpose."""
+        known = architecture(self.config)
+        if known is None:
+            return False
+        need = estimate(known, resolve(self.config, known, gpus=1)).peak.total
+        return need <= min(self.machine.gpus[index].memory for index in self.machine.visible)

@@ -1,0 +1,90 @@
+"""DeepSpeed's batch size is not batch x accumulation x processes.
+
+## What it does
+Multiplies the rows on each device, the steps of accumulation and the processes, and compares the product with
+`train_batch_size` of the DeepSpeed settings, and each factor with DeepSpeed's own.
+
+## Why it is bad
+The Trainer and DeepSpeed would count steps differently; transformers stops where it sees it, and other launchers train
+with the batch of one and the schedule of the other.
+
+## Example
+```yaml
+config:
+  training:
+    per_device_train_batch_size: 4
+    gradient_accumulation_steps: 2
+    devices: 2
+    deepspeed_stage: 2
+    other: {deepspeed: {train_batch_size: 32, zero_optimization: {stage: 2}}}
+```
+
+## Use instead
+```yaml
+config:
+  training:
+    per_device_train_batch_size: 4
+    gradient_accumulation_steps: 2
+    devices: 2
+    deepspeed_stage: 2
+    other: {deepspeed: {train_batch_size: auto, zero_optimization: {stage: 2}}}
+```
+
+## Fix safety
+`auto` lets transformers fill in the product; the effective batch is then that of the Trainer's settings.
+
+## References
+- transformers documentation, "DeepSpeed": "auto" values; transformers/integrations/deepspeed.py (`fill_match`)
+- CarperAI/trlx#376, hendrycks/apps#9, haotian-liu/LLaVA#1617
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+
+LARGEST = 1 << 20
+
+
+class EffectiveBatchContradicts(DeviceRule):
+    code = "TT654"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        settings, training = self._deepspeed(), self.training
+        rows, steps = training.per_device_train_batch_size, training.gradient_accumulation_steps
+        world = self.subject.world
+        expected = {
+            "train_micro_batch_size_per_gpu": rows,
+            "gradient_accumulation_steps": steps,
+            "train_batch_size": rows * steps * world if rows and steps and world > 1 else None,
+        }
+        wrong = [
+            f"{name} is {settings[name]:,}, the run's own settings give {value:,}"
+            for name, value in expected.items()
+            if value and type(settings.get(name)) is int and settings[name] != value
+        ]
+        if wrong:
+            yield self.finding(
+                f"DeepSpeed's {wrong[0]}",
+                "write `auto` for it in the DeepSpeed settings",
+                evidence=[f"{rows} rows x {steps} steps of accumulation x {world} processes", *wrong[1:]],
+                cases=[case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
+            )
+
+    def _deepspeed(self) -> Mapping[str, Any]:
+        """The DeepSpeed settings, from a file beside the configuration or inside it; empty where there are none."""
+        value = self.training.other.get("deepspeed", self.config.raw.get("deepspeed"))
+        if isinstance(value, str):
+            path = Path(value) if Path(value).is_file() else Path(self.config.path).parent / value
+            try:
+                value = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size < LARGEST else None
+            except (OSError, ValueError, RecursionError):
+                value = None
+        return value if isinstance(value, Mapping) else {}

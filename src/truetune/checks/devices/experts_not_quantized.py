@@ -1,0 +1,67 @@
+"""Quantization leaves out the experts, which are most of the model.
+
+## What it does
+Where a mixture of experts is loaded in 4 or 8 bits, it counts what bitsandbytes quantizes: linear layers. In
+transformers 5 the experts of a layer are one tensor of three dimensions and no linear layer.
+
+## Why it is bad
+Nothing is said, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB and not 17. LoRA on
+`all-linear` does not reach the experts either.
+
+## Example
+```yaml
+config: {stack: trl, training: {load_in: 4, lora: {r: 8}}}
+model: {model_type: qwen3_moe, hidden_size: 2048, num_hidden_layers: 48, num_attention_heads: 32,
+        num_key_value_heads: 4, head_dim: 128, num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768,
+        intermediate_size: 6144, vocab_size: 151936}
+```
+
+## Use instead
+```yaml
+config: {stack: trl, training: {load_in: 4, lora: {r: 8}}}
+model: {model_type: qwen3, hidden_size: 4096, num_hidden_layers: 36, num_attention_heads: 32, num_key_value_heads: 8,
+        head_dim: 128, intermediate_size: 12288, vocab_size: 151936}
+```
+
+## Fix safety
+Axolotl's `quantize_moe_experts` quantizes them as they are loaded. Else plan for their full size, or shard the model.
+
+## References
+- transformers/integrations/bitsandbytes.py: `replace_with_bnb_linear` takes nn.Linear and Conv1D alone
+- bitsandbytes-foundation/bitsandbytes#1849, unslothai/unsloth#4032, unslothai/unsloth#5344
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.devices.model import architecture
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+from truetune.memory.estimate import GIB
+from truetune.memory.settings import flat
+
+FUSED = ("truetune", "trl", "transformers", "axolotl")
+"""Stacks on transformers 5"""
+
+
+class ExpertsNotQuantized(DeviceRule):
+    code = "TT662"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        known, other = architecture(self.config), flat(self.training.other)
+        if known is None or self.training.load_in is None or self.config.stack not in FUSED:
+            return
+        left = sum(matrix.weight for matrix in known.matrices() if matrix.copies > 1)
+        if not left or other.get("quantize_moe_experts"):
+            return
+        yield self.finding(
+            f"{left / 1e9:,.1f} of {known.parameters / 1e9:,.1f} billion parameters are experts, which "
+            f"load_in_{self.training.load_in}bit leaves at 16 bits: {2 * left / GIB:,.0f} GiB",
+            "plan for that size (truetune plan); with Axolotl, set quantize_moe_experts: true",
+            cases=[case(self.config, self.training.load_in, "training.load_in")],
+            count=left,
+            total=known.parameters,
+        )

@@ -1,0 +1,51 @@
+"""One process was started on a machine whose other GPUs it does not use.
+
+## What it does
+Inside a launch (WORLD_SIZE and LOCAL_RANK are set), compares the processes on this machine with the GPUs that they see.
+
+## Why it is bad
+GPUs that are paid for stay idle; nothing says so.
+
+## Example
+```yaml
+config: {}
+machine: {gpus: 8, memory: 80, environment: {WORLD_SIZE: "1", RANK: "0", LOCAL_RANK: "0", LOCAL_WORLD_SIZE: "1"}}
+```
+
+## Use instead
+```yaml
+config: {}
+machine: {gpus: 8, memory: 80, environment: {WORLD_SIZE: "8", RANK: "3", LOCAL_RANK: "3", LOCAL_WORLD_SIZE: "8"}}
+```
+
+## Fix safety
+More processes make the effective batch larger unless accumulation is lowered; it is what the learning rate was set for.
+Hide GPUs that are meant for others with CUDA_VISIBLE_DEVICES.
+
+## References
+- huggingface/transformers#31557, huggingface/accelerate#2486
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+
+
+class GpusIdle(DeviceRule):
+    code = "TT660"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        visible = len(self.machine.visible)
+        here = self.machine.number("LOCAL_WORLD_SIZE") or self.machine.number("WORLD_SIZE") or 0
+        if self.machine.launched and 0 < here < visible and self.training.device_map is None:
+            yield self.finding(
+                f"{here} of {visible} visible GPUs are used: {here} process{'es' * (here > 1)} on this machine",
+                f"start {visible} processes (torchrun --nproc_per_node {visible}), or hide the others",
+                evidence=[f"{name}={value}" for name, value in self.machine.environment.items() if "SIZE" in name],
+                count=visible - here,
+                total=visible,
+            )

@@ -1,0 +1,68 @@
+"""A stream is read in the order of its files, or read whole by every process.
+
+## What it does
+Looks at streamed data: whether shuffling is off, and whether its files can be shared out to the processes (their number
+is a multiple of the processes).
+
+## Why it is bad
+The Trainer cannot shuffle a stream: batches follow the files, and the loss steps where a source begins. Files that
+cannot be shared out are read whole by each process, which throws most rows away: N GPUs wait for N times the reading.
+
+## Example
+```yaml
+config:
+  data: [a.jsonl, b.jsonl, c.jsonl]
+  training: {devices: 2, shuffle: true, other: {streaming: true, dispatch_batches: false}}
+```
+
+## Use instead
+```yaml
+config:
+  data: [a.jsonl, b.jsonl, c.jsonl, d.jsonl]
+  training: {devices: 2, shuffle: true, other: {streaming: true, dispatch_batches: false}}
+```
+
+## Fix safety
+Splitting files changes no row. A buffer for shuffling (`buffer_size`) takes memory for its rows.
+
+## References
+- datasets documentation, `split_dataset_by_node`
+- huggingface/datasets#5360, huggingface/datasets#5961, huggingface/datasets#7854, huggingface/datasets#8565,
+  Qihoo360/360-LLaMA-Factory#46, lucidrains/DALLE-pytorch#230
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import case
+from truetune.checks.devices.ddp_hang_or_uneven_ranks import STREAMING
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+from truetune.memory.settings import flat
+
+
+class IterableDatasetNotShardedOrShuffled(DeviceRule):
+    code = "TT656"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        other, world = flat(self.training.other), self.subject.world
+        if not any(other.get(name) for name in STREAMING):
+            return
+        files = len(self.config.spec.data)
+        apart = other.get("dispatch_batches") is False
+        local = files and all("://" not in name and "*" not in name for name in self.config.spec.data)
+        if world > 1 and apart and local and files % world:
+            yield self.finding(
+                f"{files} streamed files cannot be shared out to {world} processes: each reads all rows and keeps one "
+                f"of {world}",
+                f"split the data into a multiple of {world} files",
+                cases=[case(self.config, True, *STREAMING)],
+            )
+        if self.training.shuffle is False:
+            yield self.finding(
+                "the data is a stream that nothing shuffles: batches follow the order of the files",
+                "shuffle the files beforehand, or shuffle the stream with a buffer",
+                cases=[case(self.config, False, "training.shuffle", *STREAMING)],
+            )

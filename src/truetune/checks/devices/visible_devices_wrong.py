@@ -1,0 +1,68 @@
+"""CUDA_VISIBLE_DEVICES hides GPUs that the run needs.
+
+## What it does
+Reads CUDA_VISIBLE_DEVICES as CUDA and torch do, on a machine that has GPUs: an empty value or -1 leaves none, an index
+that there is not ends the list, a repeated one empties it.
+
+## Why it is bad
+Nothing is said: the run starts on the CPU, or on fewer GPUs than named, and takes days instead of hours.
+
+## Example
+```yaml
+config: {}
+machine: {gpus: 2, memory: 24, environment: {CUDA_VISIBLE_DEVICES: "0,0"}}
+```
+
+## Use instead
+```yaml
+config: {}
+machine: {gpus: 2, memory: 24, environment: {CUDA_VISIBLE_DEVICES: "0,1"}}
+```
+
+## Fix safety
+Unset it to use all GPUs; on a shared machine, name the ones that are yours.
+
+## References
+- CUDA programming guide, "CUDA environment variables"; torch.cuda._parse_visible_devices
+- pytorch/examples#115, pytorch/pytorch#1040
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DeviceRule
+
+
+class VisibleDevicesWrong(DeviceRule):
+    code = "TT652"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        said, have = self.machine.environment.get("CUDA_VISIBLE_DEVICES"), len(self.machine.gpus)
+        if said is None or not have or said.startswith(("GPU-", "MIG-")):
+            return
+        named = [item.strip() for item in said.split(",")]
+        visible = len(self.machine.visible)
+        evidence = [f"the machine has {have} GPUs (0 to {have - 1})" if have > 1 else "the machine has 1 GPU (0)"]
+        if named in ([""], ["-1"]):
+            yield self.finding(
+                f"CUDA_VISIBLE_DEVICES={said!r} hides all {have} GPUs; the run would use the CPU",
+                "unset it, or name the GPUs to use",
+                severity="warning",
+                evidence=evidence,
+            )
+        elif len(set(named)) < len(named):
+            yield self.finding(
+                f"CUDA_VISIBLE_DEVICES={said} names a GPU twice, which leaves none at all",
+                "name each GPU once",
+                evidence=evidence,
+            )
+        elif visible < len(named):
+            yield self.finding(
+                f"CUDA_VISIBLE_DEVICES={said} names {len(named)} GPUs, of which {visible} can be used: "
+                f"there is no {named[visible]}, and what follows is ignored",
+                "name GPUs that are there",
+                evidence=evidence,
+            )

@@ -1,0 +1,67 @@
+"""Looking at a saved model or adapter: its facts, and what every rule for checkpoints says."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+
+from truetune.checkpoint.adapter import low_rank
+from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.values import BUDGET
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import in_order
+from truetune.checks.report import Report, Subject
+from truetune.checks.rule import CheckpointRule
+from truetune.spec.run import RunSpec
+
+
+def checkpoint_report(
+    folder: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+    spec: RunSpec | None = None,
+    budget: int = BUDGET,
+) -> Report:
+    """Look at the files of a saved model or adapter, and compare them with those of `base`.
+
+    `base` is a folder or a model of the local hub cache; else adapter_config.json names it. `budget` is the bytes of
+    weights that are read for their values; beyond them, tensors are sampled. Raises UsageError where there is no
+    checkpoint or no such base.
+    """
+    started = time.perf_counter()
+    spec = spec or RunSpec()
+    found = read_checkpoint(folder, base=base, budget=budget)
+    chosen = [rule for rule in choose(spec.select, spec.ignore, "checkpoint") if issubclass(rule, CheckpointRule)]
+    findings = in_order(finding for rule in chosen for finding in rule(found).findings())
+    subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
+    return Report(spec=spec, subjects=(subject,), findings=findings, seconds=time.perf_counter() - started)
+
+
+def facts(found: Checkpoint) -> dict[str, str]:
+    """Short facts: what there is, what it was compared with, and what was read."""
+    dtypes: Counter[str] = Counter()
+    for tensor in found.tensors.values():
+        dtypes[tensor.dtype] += tensor.items
+    known = {
+        "tensors": f"{len(found.tensors):,} in {len(found.weights.files):,} files, {found.size:,} bytes",
+        "numbers": ", ".join(f"{count:,} {dtype}" for dtype, count in dtypes.most_common()),
+    }
+    if found.kind == "adapter":
+        scale = ", ".join(f"{k} {found.adapter_config[k]}" for k in ("r", "lora_alpha") if k in found.adapter_config)
+        known["adapter"] = f"{found.adapter_config.get('peft_type', 'unknown')} {scale}".strip()
+        known["adapted modules"] = f"{len(low_rank(found.tensors)):,}"
+    quantized = found.config.get("quantization_config")
+    if isinstance(quantized, dict):
+        known["quantized by"] = str(quantized.get("quant_method", "unknown"))
+    known["compared with"] = _base(found)
+    known["values looked at"] = "all" if found.sampled >= 1 else f"{found.sampled:.0%}, spread evenly"
+    if found.weights.pickled:
+        known["not opened"] = ", ".join(f"{name} ({size:,} bytes)" for name, size in found.weights.pickled.items())
+    return known
+
+
+def _base(found: Checkpoint) -> str:
+    if found.base is not None:
+        return str(found.base.folder)
+    return f"nothing: {found.base_name} is not on this machine" if found.base_name else "nothing: no base is named"

@@ -1,0 +1,90 @@
+"""The checkpoint that was kept as the best is the worst by its own metric.
+
+## What it does
+Finds the metric whose value at `best_global_step` is `best_metric`, and asks whether that is the lowest or the
+highest of its curve. It fires where a loss, a perplexity or an error rate was kept at its highest, or an accuracy, a
+reward or another score at its lowest. Metrics with names of no known direction are left alone.
+
+## Why it is bad
+`load_best_model_at_end` puts the worst weights back. The direction is guessed from the metric's name when
+`greater_is_better` is not set, or it was set the wrong way round.
+
+## Example
+```yaml
+log:
+  - {step: 10, eval_loss: 1.9}
+  - {step: 20, eval_loss: 1.5}
+  - {step: 30, eval_loss: 1.3}
+state: {best_metric: 1.9, best_global_step: 10, best_model_checkpoint: out/checkpoint-10}
+```
+
+## Use instead
+```yaml
+log:
+  - {step: 10, eval_loss: 1.9}
+  - {step: 20, eval_loss: 1.5}
+  - {step: 30, eval_loss: 1.3}
+state: {best_metric: 1.3, best_global_step: 30, best_model_checkpoint: out/checkpoint-30}
+```
+
+## Fix safety
+Set `greater_is_better` yourself. The better checkpoint may be deleted already (`save_total_limit`).
+
+## References
+- huggingface/transformers#31142, huggingface/transformers#40221, huggingface/trl#5811
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+
+LOWER = re.compile(r"loss|perplexity|ppl|error|\bwer\b|\bcer\b|_wer|_cer|nll|mse|mae|rmse|bpb", re.I)
+HIGHER = re.compile(
+    r"acc|f1|bleu|rouge|reward|margin|exact_match|score|precision|recall|auc|pass|win|mcc|pearson|spearman", re.I
+)
+
+
+class BestCheckpointIsWorst(LogRule):
+    code = "TT819"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        best, step = log.number("best_metric"), log.number("best_global_step")
+        if best is None:
+            return
+        for name, curve in log.curves.items():
+            curve = curve.finite()
+            if not name.startswith("eval_") or curve.step.size < 2 or np.ptp(curve.value) == 0:
+                continue
+            here = np.isclose(curve.value, best, rtol=1e-5, atol=1e-9)
+            if step is not None:
+                here &= curve.step == step
+            lower, higher = bool(LOWER.search(name)), bool(HIGHER.search(name))
+            if not here.any() or lower == higher or self._by_another(name):
+                continue
+            right = int(np.argmin(curve.value) if lower else np.argmax(curve.value))
+            if not np.isclose(best, curve.value.max() if lower else curve.value.min(), rtol=1e-5):
+                continue
+            kept = float(curve.step[np.argmax(here)])
+            yield self.finding(
+                f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g}, the "
+                f"{'highest' if lower else 'lowest'} of {curve.step.size:,} evaluations",
+                f"set greater_is_better={not lower}; take the checkpoint of step {curve.step[right]:,.0f} "
+                f"({curve.value[right]:.4g})"
+                + ("" if curve.step[right] in log.checkpoints else ", if it is still there"),
+                figure=figure(name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}),
+            )
+            return
+
+    def _by_another(self, name: str) -> bool:
+        """Do the settings name another metric?"""
+        metric = str(self.subject.facts.get("metric_for_best_model") or "")
+        return bool(metric) and metric.removeprefix("eval_") != name.removeprefix("eval_")

@@ -1,0 +1,87 @@
+"""A preference run that stays at ln 2: the policy never leaves its reference.
+
+## What it does
+Looks at `rewards/margins`. It fires where every margin is exactly 0; or where, after twenty records, the 95 %
+interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931.
+
+## Why it is bad
+With chosen equal to rejected, a frozen adapter, or a learning rate without effect, nothing is learned, and the run
+ends as if all was well.
+
+## Example
+```yaml
+curve:
+  loss: {from: 0.693147, steps: 24}
+  rewards/margins: {from: 0.0, steps: 24}
+  rewards/accuracies: {from: 0.0, steps: 24}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 0.693147, to: 0.55, steps: 24, noise: 0.005}
+  rewards/margins: {from: 0.0, to: 0.5, steps: 24, noise: 0.01}
+  rewards/accuracies: {from: 0.5, to: 0.7, steps: 24, noise: 0.02}
+```
+
+## Fix safety
+Usual rates: 5e-7 to 5e-6 for all weights, 5e-6 to 5e-5 for LoRA, with beta 0.1.
+
+## References
+- OpenRLHF/OpenRLHF#1311, hiyouga/LlamaFactory#5325, huggingface/alignment-handbook#46; Rafailov et al. 2023, arXiv
+  2305.18290
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+from truetune.logs.stats import trend
+
+MIN_POINTS = 20
+RISE = 0.01
+
+
+class DpoStuckAtLn2(LogRule):
+    code = "TT822"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        margins, loss = log.curve("rewards/margins").finite(), log.curve("loss").finite()
+        norm = log.curve("grad_norm")
+        if margins.step.size < 3:
+            return
+        exact = not margins.value.any()
+        if exact:
+            frozen = bool(norm) and not norm.value.any()
+            yield self.finding(
+                f"every reward margin is exactly 0 over {margins.step.size:,} records: chosen and rejected are the "
+                "same, or no weight moves",
+                "compare chosen with rejected after truncation; see that the adapter is trainable",
+                evidence=("every gradient norm is 0 as well",) if frozen else (),
+                figure=figure("reward margin", {"rewards/margins": margins}),
+            )
+        elif margins.step.size >= MIN_POINTS and self._weak(margins, loss):
+            rate = log.curve("learning_rate").finite()
+            yield self.finding(
+                f"the reward margin stays at {np.median(margins.value[-5:]):.2g} over {margins.step.size:,} records "
+                f"and the loss at {np.median(loss.value):.4f} (ln 2 = 0.6931)",
+                "raise the learning rate",
+                severity="warning",
+                evidence=(f"the learning rate is at most {rate.value.max():.3g}",) if rate else (),
+                figure=figure("reward margin", {"rewards/margins": margins}),
+            )
+
+    def _weak(self, margins: Curve, loss: Curve) -> bool:
+        near = bool(loss) and bool(np.abs(np.median(loss.value) - math.log(2)) < RISE)
+        span = float(margins.step[-1] - margins.step[0])
+        last = float(np.median(margins.value[-max(3, margins.value.size // 5) :]))
+        return near and trend(margins).high * span < RISE and abs(last) < RISE

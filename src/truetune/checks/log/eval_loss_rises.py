@@ -1,0 +1,85 @@
+"""The evaluation loss rises again: the run went on past its best step.
+
+## What it does
+Takes the lowest `eval_loss` and looks at all that follow: it fires where two at least follow, all of them are higher,
+the last by 5 %, and the Theil-Sen slope from the best one on is positive with its whole interval; as a note where
+four follow and the last is higher by 2 %. A run that keeps its best checkpoint by that very figure
+(`best_model_checkpoint`) is left alone.
+
+## Why it is bad
+From there on the model learns its training rows by heart and gets worse on others. The checkpoint that is used is the
+last one, not the best.
+
+## Example
+```yaml
+curve:
+  loss: {values: [2.0, 1.2, 0.7, 0.4, 0.2], steps: 100, noise: 0.02}
+  eval_loss: {values: [1.9, 1.5, 1.45, 1.6, 1.9, 2.2], steps: 100, every: 10}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [2.0, 1.7, 1.6, 1.5, 1.45], steps: 100, noise: 0.02}
+  eval_loss: {values: [1.9, 1.7, 1.6, 1.55, 1.5], steps: 100, every: 10}
+```
+
+## Fix safety
+Fewer epochs, or `load_best_model_at_end=True` with `metric_for_best_model="eval_loss"`. Answers can still get better
+while this loss rises (it also measures how sure the model is): compare answers too.
+
+## References
+- early stopping: Prechelt 1998, doi:10.1007/3-540-49430-8_3; slope: Sen 1968
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+from truetune.logs.stats import trend
+
+RISE, SOME_RISE = 1.05, 1.02
+
+
+class EvalLossRises(LogRule):
+    code = "TT813"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        curve = log.curve("eval_loss").finite()
+        if log.kind not in ("language", "preference") or curve.step.size < 3:
+            return
+        best = int(np.argmin(curve.value))
+        lowest, last = float(curve.value[best]), float(curve.value[-1])
+        later = Curve(curve.step[best:], curve.value[best:])
+        if (
+            later.step.size < 3
+            or lowest <= 0
+            or last < (RISE if later.step.size < 5 else SOME_RISE) * lowest
+            or later.value[1:].min() <= lowest
+        ):
+            return
+        if trend(later).low <= 0 or self._kept(lowest):
+            return
+        loss, step = log.curve("loss").finite(), float(curve.step[best])
+        gap = f"; the training loss there was {loss.at(step):.4g} and ends at {loss.value[-1]:.4g}" if loss else ""
+        epoch = f" (epoch {log.epoch_at(step):.2g})" if log.epochs else ""
+        yield self.finding(
+            f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to {last:.4g}",
+            f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep the best one "
+            "(load_best_model_at_end)",
+            severity="warning" if last >= RISE * lowest else "info",
+            evidence=(f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",),
+            figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": curve}, {"best": step}),
+        )
+
+    def _kept(self, lowest: float) -> bool:
+        best = self.subject.number("best_metric")
+        return bool(self.subject.facts.get("best_model_checkpoint")) and best is not None and abs(best - lowest) < 1e-4

@@ -1,0 +1,65 @@
+"""The evaluation ran and gave no loss, or was asked for and never ran.
+
+## What it does
+Looks for evaluation records (`eval_runtime`) without an `eval_loss` beside them or any other metric; and, where the
+settings are known (`--config`), for a run that should have evaluated and has no record of it.
+
+## Why it is bad
+Nothing was measured on rows that the model has not seen. `PeftModel` hides the base model's arguments, so the Trainer
+finds no labels (`label_names`) and evaluates without a loss; an early stop or a best checkpoint that waits for it
+never comes.
+
+## Example
+```yaml
+log:
+  - {step: 10, loss: 1.5}
+  - {step: 10, eval_runtime: 7.2, eval_samples_per_second: 0.1}
+```
+
+## Use instead
+```yaml
+log:
+  - {step: 10, loss: 1.5}
+  - {step: 10, eval_loss: 1.6, eval_runtime: 7.2, eval_samples_per_second: 0.1}
+```
+
+## Fix safety
+`label_names=["labels"]` in TrainingArguments changes nothing but the evaluation.
+
+## References
+- huggingface/transformers#33420, huggingface/transformers#38130, huggingface/peft#1881
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LogRule
+
+TIMES = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "num_tokens"}
+
+
+class EvalWithoutLoss(LogRule):
+    code = "TT814"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        runs = log.curve("eval_runtime").step.size
+        measured = [n for n in log.curves if n.startswith("eval_") and n.removeprefix("eval_") not in TIMES]
+        if runs and not measured:
+            yield self.finding(
+                f"{runs:,} evaluations ran and none gave a loss or another metric",
+                'set label_names=["labels"]: the Trainer finds no labels behind a PeftModel',
+                evidence=(", ".join(n for n in sorted(log.curves) if n.startswith("eval_")),),
+                count=runs,
+            )
+        wanted = log.facts.get("eval_strategy")
+        every = log.number("eval_steps")
+        done = log.last_step >= (every or 0) and (log.epochs >= 1 or wanted == "steps")
+        if not runs and not measured and wanted in ("steps", "epoch") and done and log.curve("loss"):
+            yield self.finding(
+                f"eval_strategy is {wanted!r}, and {log.last_step:,.0f} steps were logged without an evaluation",
+                "give the trainer an eval_dataset",
+            )

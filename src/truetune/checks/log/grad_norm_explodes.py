@@ -1,0 +1,86 @@
+"""The gradient norm grows by orders of magnitude and stays there.
+
+## What it does
+Looks for the strongest change of level in the logarithm of `grad_norm` (CUSUM): it fires where the level after it is
+ten times the one before, up to the last tenth of the run, and the Mann-Kendall test finds a rise (z > 3.3). Norms
+that are not finite count where they are more than one in twenty after the first twenty steps (before, fp16 looks for
+its scale).
+
+## Why it is bad
+Training leaves the region where its steps make sense; the loss follows a little later. Under clipping every step is
+shortened to almost nothing.
+
+## Example
+```yaml
+curve:
+  loss: {from: 1.5, to: 1.5, steps: 100, noise: 0.02}
+  grad_norm: {values: [1, 1, 1, 40, 60, 80], steps: 100, noise: 0.1}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 1.5, to: 1.3, steps: 100, noise: 0.02}
+  grad_norm: {values: [1, 1, 1.2, 1.5], steps: 100, noise: 0.1}
+```
+
+## Fix safety
+Lower the learning rate, or lengthen the warm-up. A lower clipping norm only hides it.
+
+## References
+- unslothai/unsloth#5207; Pascanu et al. 2013, arXiv 1211.5063
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure, steps
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+from truetune.logs.stats import shift, trend
+
+MIN_POINTS = 20
+TIMES = 10.0
+
+
+class GradNormExplodes(LogRule):
+    code = "TT811"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        norm = log.curve("grad_norm")
+        late = np.isfinite(norm.value) | (norm.step < 20)
+        if norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size:
+            bad = norm.step[~late]
+            yield self.finding(
+                f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps",
+                "train in bf16, or lower the learning rate",
+                evidence=(steps(bad),),
+                count=int(bad.size),
+                total=int(norm.step.size),
+                figure=figure("gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True),
+            )
+        seen = norm.finite()
+        keep = seen.value > 0
+        seen = Curve(seen.step[keep], np.log10(seen.value[keep]))
+        if log.kind != "language" or seen.step.size < MIN_POINTS:
+            return
+        place = shift(seen.value, max(3, seen.step.size // 20))
+        if place is None or trend(seen).z < 3.3:
+            return
+        before, after = 10**place.before, 10 ** float(np.median(seen.value[-max(3, seen.step.size // 10) :]))
+        loss = log.curve("loss").finite()
+        falls = loss.step.size > 3 and np.median(loss.value[-3:]) < 0.2 * np.median(loss.value[:3])
+        if min(10**place.after, after) < TIMES * before or falls:
+            return
+        step = float(seen.step[place.at])
+        yield self.finding(
+            f"the gradient norm grows from {before:.3g} to {after:.3g} at step {step:,.0f} and stays there",
+            "lower the learning rate or lengthen the warm-up; start again from a checkpoint before it",
+            figure=figure("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
+        )

@@ -1,0 +1,65 @@
+"""Every gradient is clipped to a small part of itself.
+
+## What it does
+Compares `grad_norm`, which is logged before clipping, with the run's `max_grad_norm` where the log or the settings
+name it: it fires where nineteen of twenty steps are clipped and the median norm is ten times the limit.
+
+## Why it is bad
+The size of gradients no longer tells steps apart: easy and hard batches move the weights alike, and under SGD the
+learning rate that acts is a tenth of the one that was set. Adam, which divides by the gradient's size, takes less
+harm.
+
+## Example
+```yaml
+curve:
+  grad_norm: {from: 25, steps: 50, noise: 1}
+state: {max_grad_norm: 1.0}
+```
+
+## Use instead
+```yaml
+curve:
+  grad_norm: {from: 2.5, steps: 50, noise: 1}
+state: {max_grad_norm: 1.0}
+```
+
+## Fix safety
+Look first why gradients are that big (summed losses, bad rows); then raise the limit to about their usual size.
+
+## References
+- Pascanu et al. 2013, arXiv 1211.5063
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+
+MIN_POINTS = 20
+TIMES = 10.0
+
+
+class GradientsAlwaysClipped(LogRule):
+    code = "TT812"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        limit, norm = self.subject.number("max_grad_norm"), self.subject.curve("grad_norm").finite()
+        if not limit or limit <= 0 or norm.step.size < MIN_POINTS:
+            return
+        clipped = int((norm.value > limit).sum())
+        usual = float(np.median(norm.value))
+        if clipped >= 0.95 * norm.step.size and usual > TIMES * limit:
+            yield self.finding(
+                f"{clipped:,} of {norm.step.size:,} gradients are clipped at {limit:g}; their median norm is "
+                f"{usual:.3g}",
+                "look why gradients are that big, then raise max_grad_norm or lower the learning rate",
+                count=clipped,
+                total=int(norm.step.size),
+                figure=figure("gradient norm", {"grad_norm": norm}, log=True),
+            )

@@ -1,0 +1,92 @@
+"""The learning rate came to its end long before the run did.
+
+## What it does
+Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
+tenth of the run or more. It also fires where a rate that came down to nothing climbs again without a jump: a cosine
+that was stepped past its end. Schedules that restart with a jump, or end at a floor above zero, are left alone.
+
+## Why it is bad
+Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
+schedule once per process for each step, so on four GPUs it is over after a quarter.
+
+## Example
+```yaml
+curve:
+  learning_rate: {values: [1.0e-4, 0, 0, 0, 0], steps: 80}
+```
+
+## Use instead
+```yaml
+curve:
+  learning_rate: {values: [1.0e-4, 0], steps: 80}
+```
+
+## Fix safety
+Build the schedule over the steps of all processes (`steps * accelerator.num_processes`), or leave it unprepared.
+
+## References
+- huggingface/transformers#24088, huggingface/accelerate#2926, huggingface/accelerate#1382
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+
+NOTHING = 1e-6
+SHARE = 0.1
+
+
+class LearningRateEndedEarly(LogRule):
+    code = "TT810"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        rate = self.subject.curve("learning_rate").finite()
+        n = rate.step.size
+        if n < 8 or rate.value.max() <= 0:
+            return
+        peak = float(rate.value.max())
+        idle = n - (int(np.flatnonzero(rate.value > NOTHING * peak)[-1]) + 1)
+        if idle >= max(3, SHARE * n):
+            over = float(rate.step[n - idle])
+            share = over / float(rate.step[-1])
+            yield self.finding(
+                f"the learning rate is 0 from step {over:,.0f} of {rate.step[-1]:,.0f} on: {idle:,} of {n:,} records "
+                "train nothing",
+                "build the schedule over all steps that the run takes, and step it once a step",
+                evidence=(self._processes(share),),
+                count=idle,
+                total=n,
+                figure=figure("learning rate", {"learning_rate": rate}, {"0": over}),
+            )
+        elif (again := self._climbs_again(rate, peak)) is not None:
+            yield self.finding(
+                f"the learning rate comes down to nothing at step {again:,.0f} of {rate.step[-1]:,.0f}, then climbs "
+                "again: the schedule ran past its end",
+                "build the schedule over all steps that the run takes, and step it once a step",
+                severity="warning",
+                figure=figure("learning rate", {"learning_rate": rate}, {"end of the schedule": again}),
+            )
+
+    def _processes(self, share: float) -> str:
+        count = round(1 / share) if share else 0
+        if count > 1 and abs(count * share - 1) < 0.1:
+            return f"it ends after 1/{count} of the run, as it does where each of {count} processes steps it"
+        return f"it ends after {share:.0%} of the run"
+
+    def _climbs_again(self, rate: Curve, peak: float) -> float | None:
+        """The step of a minimum near zero from which the rate climbs to a tenth of the peak without a jump."""
+        top = int(np.argmax(rate.value))
+        low = top + int(np.argmin(rate.value[top:]))
+        after = rate.value[low:]
+        if rate.value[low] > 1e-2 * peak or after.size < 4 or after.max() < 0.1 * peak:
+            return None
+        jumps = np.abs(np.diff(rate.value[top:]))
+        return float(rate.step[low]) if jumps.max() < 0.3 * peak else None

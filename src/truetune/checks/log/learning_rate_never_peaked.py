@@ -1,0 +1,70 @@
+"""The learning rate still climbed when the run ended: its warm-up is longer than the run.
+
+## What it does
+Looks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
+step yet (`max_steps`) is left alone. Where the configured rate is in the log, the peak is compared with it too.
+
+## Why it is bad
+The rate that was asked for is never used. With `warmup_steps=500` copied from a long run, forty steps train at most
+at 8 % of it, and the adapter hardly moves.
+
+## Example
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.98, steps: 40, noise: 0.02}
+  learning_rate: {from: 2.0e-7, to: 8.0e-6, steps: 40}
+state: {max_steps: 40}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.5, steps: 40, noise: 0.02}
+  learning_rate: {values: [0, 1.0e-4, 9.0e-5, 7.0e-5, 5.0e-5, 3.0e-5, 1.0e-5], steps: 40}
+state: {max_steps: 40}
+```
+
+## Fix safety
+`warmup_ratio=0.03` fits runs of any length.
+
+## References
+- salesforce/LAVIS#72; warm-up: Goyal et al. 2017, arXiv 1706.02677
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+
+
+class LearningRateNeverPeaked(LogRule):
+    code = "TT809"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        rate = log.curve("learning_rate").finite()
+        total = log.total_steps
+        if rate.step.size < 3 or rate.value[-1] <= 0:
+            return
+        if total and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= total:
+            return
+        slope, offset = np.polyfit(rate.step, rate.value, 1)
+        peak = float(rate.value[-1])
+        straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
+        if not straight or slope <= 0 or rate.value[0] > 0.7 * peak or np.any(np.diff(rate.value) <= 0):
+            return
+        asked = log.number("learning_rate")
+        of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked and asked > peak else ""
+        yield self.finding(
+            f"the learning rate still rises at the last step ({rate.step[-1]:,.0f}): it reached {peak:.3g}{of_asked}",
+            "set warmup_steps to a small part of the run (warmup_ratio 0.03)",
+            severity="error" if total else "warning",
+            evidence=(f"it grows by {slope:.3g} a step from {rate.value[0]:.3g} at step {rate.step[0]:,.0f}",),
+            figure=figure("learning rate", {"learning_rate": rate}),
+        )

@@ -1,0 +1,92 @@
+"""The loss climbs and stays up.
+
+## What it does
+Compares the median of the last tenth of the losses with the beginning (the first tenth or three records, the lower)
+and with the lowest level in between (a rolling median). It fires where the end lies above the beginning by 10 % and
+five times the noise of such medians, or gives back more than half of what had been gained. The place is the strongest
+change of level (CUSUM) after the lowest point.
+
+## Why it is bad
+The weights have left the region in which the model spoke. Later steps seldom repair it, and every checkpoint after
+that place is worse than the model that training began with.
+
+## Example
+```yaml
+curve:
+  loss: {values: [2.0, 1.6, 1.5, 5.0, 7.0, 7.1, 7.0], steps: 120, noise: 0.05}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [2.0, 1.6, 1.5, 1.45, 1.4], steps: 120, noise: 0.05}
+```
+
+## Fix safety
+Lower the learning rate (by ten, first), add warm-up, train in bf16. Restart from a checkpoint before the place named.
+
+## References
+- Lightning-AI/litgpt#628, stas00/ml-engineering#32; CUSUM: Page 1954, doi:10.1093/biomet/41.1-2.100
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+from truetune.logs.seams import fresh_starts
+from truetune.logs.stats import mad, noise, rolling, runs, shift, thin
+
+MIN_POINTS, MOST_POINTS = 8, 2_000
+
+
+class LossDiverges(LogRule):
+    code = "TT805"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        loss = log.curve("loss").finite()
+        live = loss.value != 0
+        loss = thin(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
+        n = loss.step.size
+        if log.kind == "reinforcement" or n < MIN_POINTS or fresh_starts(log):
+            return
+        k = max(3, n // 10)
+        first = min(float(np.median(loss.value[:k])), float(np.median(loss.value[:3])))
+        last = float(np.median(loss.value[-k:]))
+        smooth = rolling(loss.value, max(5, n // 20))
+        low = int(np.argmin(smooth))
+        best = float(smooth[low])
+        sigma = max(noise(loss.value), min(mad(loss.value[:k]), mad(loss.value[-k:])))
+        sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
+        worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
+        lost = last > best + max(sure, 0.5 * max(0.0, first - best), 0.2 * abs(best)) and low < n - k
+        if not worse and not lost:
+            return
+        place = self._place(loss.value, low, (best + last) / 2)
+        step = float(loss.step[place])
+        older = [c for c in log.checkpoints if c < step]
+        yield self.finding(
+            f"the loss rises from {best:.4g} to {last:.4g} at step {step:,.0f} and stays up"
+            + (f", above the {first:.4g} that it began with" if worse else ""),
+            f"go back to {f'checkpoint-{older[-1]}' if older else 'before it'} with a lower learning rate, more "
+            "warm-up, and bf16",
+            severity="error" if worse else "warning",
+            evidence=(f"level at first {first:.4g}, lowest {best:.4g}, at the end {last:.4g}; noise {sigma:.3g}",),
+            figure=figure("loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}),
+        )
+
+    def _place(self, values: np.ndarray[tuple[int], np.dtype[np.float64]], low: int, middle: float) -> int:
+        """Where the level changes after its lowest place; else the first of the points that stay above the middle."""
+        found = shift(values[low:], 2)
+        if found is not None and found.after > found.before:
+            return low + found.at
+        above = runs(values[low:] > middle)
+        return low + (above[-1][0] if above else 0)

@@ -1,0 +1,101 @@
+"""The loss swings up and down without getting anywhere.
+
+## What it does
+Takes the autocorrelation of the loss about its rolling median. A swing is a period (2 steps to a sixth of the run) at
+which it is above 0.6 while half a period away it is below -0.4, over 10 % of the level at least. Periods of one epoch
+are left out: rows in a fixed order repeat. It also fires where the noise (MAD of neighbours' differences) grows
+tenfold from the first to the last quarter while the loss does not fall.
+
+## Why it is bad
+Updates jump over the minimum and back: the learning rate is too high for the loss to settle.
+
+## Example
+```yaml
+curve:
+  loss: {
+      values: [2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0],
+      steps: 97, noise: 0.03}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.5, steps: 97, noise: 0.03}
+```
+
+## Fix safety
+Halve the learning rate until it stops; a bigger batch (accumulation) calms noise, not such swings.
+
+## References
+- Cohen et al. 2021, arXiv 2103.00065 (edge of stability)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve, Floats
+from truetune.logs.stats import ends, noise, rolling
+
+MIN_POINTS = 40
+MOST_POINTS = 4_000
+CYCLES = 6
+
+
+class LossOscillates(LogRule):
+    code = "TT807"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        loss = log.curve("loss").finite()
+        loss = Curve(loss.step[-MOST_POINTS:], loss.value[-MOST_POINTS:])
+        n = loss.step.size
+        if log.kind != "language" or n < MIN_POINTS:
+            return
+        quarter = n // 4
+        early, late = noise(loss.value[:quarter]), noise(loss.value[-quarter:])
+        first, last = ends(loss.value, 0.25)
+        period = self._period(loss)
+        grows = late > 10 * early > 0 and last > 0.98 * first and late > 0.1 * last
+        if not period and not grows:
+            return
+        what = f"with a period of {period:.0f} steps" if period else f"ever wider, by {late / early:.0f} times"
+        yield self.finding(
+            f"the loss swings {what} around {np.median(loss.value):.4g} and does not settle",
+            "halve the learning rate",
+            evidence=(
+                f"noise {early:.3g} in the first quarter, {late:.3g} in the last; level {first:.4g} and {last:.4g}",
+            ),
+            figure=figure("loss", {"loss": loss}),
+        )
+
+    def _period(self, loss: Curve) -> float | None:
+        """The period of a swing in steps."""
+        tail = loss.value[loss.value.size // 5 :]
+        rest = tail - rolling(tail, max(5, tail.size // 3))
+        spread = float(np.percentile(rest, 90) - np.percentile(rest, 10))
+        if spread < 0.1 * abs(float(np.median(tail))):
+            return None
+        close = _autocorrelation(np.clip(rest, *np.percentile(rest, (5, 95))))
+        gap = float(np.median(np.diff(loss.step)))
+        a_record = float(np.ptp(self.subject.epoch_at(loss.step[[0, -1]]))) / (loss.step.size - 1)
+        for lag in range(2, tail.size // CYCLES):
+            epochs = lag * a_record
+            repeats = epochs > 0 and min(epochs % 1, 1 - epochs % 1) < 0.1 and epochs > 0.5
+            if close[lag] > 0.6 and close[lag // 2] < -0.4 and not repeats:
+                return lag * gap
+        return None
+
+
+def _autocorrelation(values: Floats) -> Floats:
+    centred = values - values.mean()
+    size = 1 << (2 * values.size - 1).bit_length()
+    spectrum = np.fft.rfft(centred, size)
+    made: Floats = np.fft.irfft(np.abs(spectrum) ** 2, size)[: values.size]
+    return made / made[0] if made[0] > 0 else made

@@ -1,0 +1,99 @@
+"""The same loss again and again, to the last digit: the weights do not change.
+
+## What it does
+Looks for losses that return with all their digits (four at least): in a row, or with the period of an epoch. It fires
+where half of the records of the second half of the run, ten at least, repeat the one that stands a fixed number of
+records before.
+
+## Why it is bad
+The same rows give the same loss only if no weight has moved: updates are rounded away (bf16 weights with a small
+rate), the optimizer holds other parameters than the model, or the same batch is drawn each step and nothing is
+learned from it.
+
+## Example
+```yaml
+curve:
+  loss: {from: 5.772331, steps: 30}
+  grad_norm: {from: 1.1, steps: 30, noise: 0.1}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 5.772331, to: 4.0, steps: 30, noise: 0.01}
+  grad_norm: {from: 1.1, steps: 30, noise: 0.1}
+```
+
+## Fix safety
+Keep the trained weights in float32 (`bf16=True` with weights loaded in float32), or raise the learning rate.
+
+## References
+- huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254, pytorch/ao#1124
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Floats
+
+MIN_REPEATS = 10
+DIGITS = 1_000
+"""A value must be so many times its last digit."""
+
+
+class LossRepeatsExactly(LogRule):
+    code = "TT820"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
+        live = loss.value != 0
+        value, n = loss.value[live], int(live.sum())
+        frozen = bool(norm) and not norm.value.any()
+        if log.kind != "language" or n < 2 * MIN_REPEATS or frozen or np.median(value) < DIGITS * _digit(value):
+            return
+        lags = _lags(value)
+        late = lags[n // 2 :]
+        lag = int(np.bincount(late[late > 0]).argmax()) if late.any() else 0
+        if not lag or (late == lag).sum() < max(MIN_REPEATS, 0.5 * late.size):
+            return
+        again, different = int((lags > 0).sum()), int(np.unique(value).size)
+        rate = log.curve("learning_rate").finite()
+        if rate and not rate.value.any():
+            return
+        yield self.finding(
+            f"{again:,} of {n:,} losses repeat an earlier one to the last digit ({different:,} different values)",
+            "see that the optimizer holds the model's trainable parameters; train float32 weights, or raise the "
+            "learning rate",
+            evidence=(
+                f"for example {float(value[-1])} at step {loss.step[live][-1]:,.0f}, and {lag:,} records before",
+            ),
+            count=again,
+            total=n,
+            figure=figure("loss", {"loss": loss}),
+        )
+
+
+def _digit(value: Floats) -> float:
+    """The last digit that these values were rounded to: 0.0001 of 0.1234."""
+    for digits in range(1, 8):
+        if np.allclose(np.round(value, digits), value, rtol=0, atol=1e-12):
+            return float(10**-digits)
+    return 1e-8
+
+
+def _lags(value: Floats) -> NDArray[np.int64]:
+    """(points,) how many records before the same value stands; 0 where it does not."""
+    order = np.lexsort((np.arange(value.size), value))
+    same = value[order][1:] == value[order][:-1]
+    made = np.zeros(value.size, dtype=np.int64)
+    made[order[1:]] = np.where(same, order[1:] - order[:-1], 0)
+    return made

@@ -1,0 +1,93 @@
+"""The loss jumps up and comes back.
+
+## What it does
+Takes each loss's distance from the rolling median around it, in robust standard deviations (MAD). A spike is three
+records in a row above 5, of which one is above 10 and half as high again as the ten records before; or one above 10,
+twice as high as the level, at which the gradient norm is twenty times its median as well. Single high losses without
+such a gradient are hard rows, and no finding.
+
+## Why it is bad
+The update before it was harmful: a corrupt row, or a learning rate at the edge. What was lost is learned again at
+best.
+
+## Example
+```yaml
+curve:
+  loss: {
+      values: [1.5, 1.49, 1.48, 1.47, 4.0, 1.46, 1.45, 1.44, 1.43, 1.42, 1.41, 1.4, 1.39, 1.38, 1.37,
+      1.36], steps: 150, noise: 0.01}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 1.5, to: 1.36, steps: 150, noise: 0.01}
+```
+
+## Fix safety
+Look at the rows of the step before; lower the learning rate or the clipping norm if there are several.
+
+## References
+- bigscience-workshop/Megatron-DeepSpeed#57, ximinng/LLM4SVG#19
+- Chowdhery et al. 2022 (PaLM), arXiv 2204.02311, section 5.1; MAD: Hampel 1974, doi:10.1080/01621459.1974.10482962
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure, steps
+from truetune.checks.rule import LogRule
+from truetune.logs.seams import fresh_starts
+from truetune.logs.stats import MAD, rolling, runs
+
+MIN_POINTS = 20
+WINDOW, NEAR = 25, 10
+
+
+class LossSpikes(LogRule):
+    code = "TT806"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
+        n = loss.step.size
+        if log.kind != "language" or n < MIN_POINTS or fresh_starts(log):
+            return
+        level = rolling(loss.value, WINDOW)
+        away = loss.value - level
+        sigma = np.maximum(MAD * rolling(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9)
+        score = away / sigma
+        score[: max(3, n // 20)] = 0
+        spikes = []
+        for start, end in runs(score > 5):
+            top = start + int(np.argmax(score[start:end]))
+            before = float(np.median(loss.value[max(0, start - NEAR) : start]))
+            if score[top] < 10 or loss.value[top] < 1.5 * before:
+                continue
+            long = end - start >= 3 and end < n
+            pushed = loss.value[top] > 2 * level[top] and norm and self._pushed(loss.step[start], loss.step[end - 1])
+            if long or pushed:
+                spikes.append(top)
+        if not spikes:
+            return
+        worst = max(spikes, key=lambda i: float(score[i]))
+        yield self.finding(
+            f"the loss jumps to {loss.value[worst]:.4g} at step {loss.step[worst]:,.0f}, {score[worst]:.0f} robust "
+            f"standard deviations above its level of {level[worst]:.4g}, and comes back",
+            "look at the rows of that step and the one before; if there are several, lower the learning rate",
+            evidence=(f"spikes at {steps(loss.step[spikes])}",),
+            count=len(spikes),
+            figure=figure("loss", {"loss": loss}, {"spike": float(loss.step[worst])}),
+        )
+
+    def _pushed(self, first: float, last: float) -> bool:
+        """Is a gradient norm from `first` to `last` twenty times the usual one?"""
+        norm = self.subject.curve("grad_norm")
+        near = norm.value[(norm.step >= first) & (norm.step <= last)]
+        usual = float(np.nanmedian(norm.value))
+        return bool(near.size and (not np.isfinite(near).all() or near.max() > 20 * usual > 0))

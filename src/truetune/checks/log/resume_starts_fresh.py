@@ -1,0 +1,84 @@
+"""The run was taken up again without what it had: its weights, its schedule or its step count.
+
+## What it does
+Looks for three seams. The learning rate leaps and repeats its own beginning, although it had not come to its end (so
+schedules that restart are left alone). The loss leaps by eight times its noise, up to where it was in the beginning,
+and falls again. Or a second process wrote steps from the first one on, although the one before it had come further.
+
+## Why it is bad
+A resume that finds no `optimizer.pt` or `scheduler.pt` says nothing: warm-up runs again on trained weights. One whose
+weights don't match keeps its step count and trains a fresh model for the rest of the run.
+
+## Example
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.2, steps: 80, noise: 0.02}
+  learning_rate: {
+      values: [0, 1.0e-4, 9.0e-5, 8.0e-5, 7.0e-5, 6.0e-5, 5.0e-5, 4.5e-5, 0, 1.0e-4, 9.0e-5, 8.0e-5,
+      7.0e-5, 6.0e-5, 5.0e-5, 4.5e-5, 4.0e-5], steps: 17}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.2, steps: 80, noise: 0.02}
+  learning_rate: {
+      values: [0, 1.0e-4, 9.0e-5, 8.0e-5, 7.0e-5, 6.0e-5, 5.0e-5, 4.0e-5, 3.0e-5, 2.0e-5, 1.0e-5], steps:
+      17}
+```
+
+## Fix safety
+Resume from a checkpoint that holds optimizer.pt, scheduler.pt and rng_state.pth, with the same batch size and
+processes.
+
+## References
+- huggingface/transformers#24274, huggingface/transformers#29607, huggingface/peft#574
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.seams import fresh_starts
+
+SAYS = {
+    "schedule": "the learning-rate schedule (and the optimizer with it) began anew",
+    "weights": "the weights began anew while the steps went on",
+    "run": "the run began anew",
+}
+
+
+class ResumeStartsFresh(LogRule):
+    code = "TT816"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        seams = fresh_starts(log)
+        if not seams:
+            return
+        seam = seams[0]
+        resumed = seam.lost != "run" or bool(log.facts.get("resume_from_checkpoint"))
+        saved = [step for step in log.checkpoints if step < seam.step]
+        yield self.finding(
+            f"at step {seam.step:,.0f} {SAYS[seam.lost]}",
+            "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as many processes as before"
+            if resumed
+            else "give resume_from_checkpoint, or another output folder to a run that is meant to be new",
+            severity="error" if resumed else "info",
+            evidence=(
+                *(s.text for s in seams[:3]),
+                *((f"the checkpoint before it: checkpoint-{saved[-1]}",) if saved else ()),
+            ),
+            count=len(seams),
+            figure=figure(
+                "loss" if seam.lost == "weights" else "learning rate",
+                {"loss": log.curve("loss")}
+                if seam.lost == "weights"
+                else {"learning_rate": log.curve("learning_rate")},
+                {"starts anew": seam.step},
+            ),
+        )

@@ -1,0 +1,84 @@
+"""Training became much slower and stayed so.
+
+## What it does
+Takes tokens (else steps) a second between records, from logged times or logged rates, and looks for the strongest
+change of level in its logarithm (CUSUM): it fires where the rate falls to half or less up to the end.
+
+## Why it is bad
+Nothing is learned wrongly. But a run that takes twice as long has met something: another job on the device, a hot
+device, memory that is paged, rows that grow.
+
+## Example
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.5, steps: 60, noise: 0.01}
+  tokens_per_second: {values: [9000, 9000, 9000, 3000, 3000, 3000], steps: 60, noise: 50}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.0, to: 1.5, steps: 60, noise: 0.01}
+  tokens_per_second: {values: [9000, 9000, 9000, 8800, 8900], steps: 60, noise: 50}
+```
+
+## Fix safety
+Look at the device's load, temperature and memory at the step named.
+
+## References
+- CUSUM: Page 1954, doi:10.1093/biomet/41.1-2.100
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import EMPTY, Curve
+from truetune.logs.stats import shift, thin
+
+MIN_POINTS = 20
+TIMES = 2.0
+
+
+class TrainingSlowsDown(LogRule):
+    code = "TT817"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        unit, rate = self._rate()
+        if rate.step.size < MIN_POINTS:
+            return
+        rate = thin(rate, 200)
+        change = shift(np.log(rate.value), max(4, rate.value.size // 10))
+        if change is None or change.before - change.after < np.log(TIMES):
+            return
+        late = float(np.median(rate.value[-max(4, rate.value.size // 10) :]))
+        before, after = float(np.exp(change.before)), float(np.exp(change.after))
+        if late * TIMES > before:
+            return
+        step = float(rate.step[change.at])
+        yield self.finding(
+            f"from step {step:,.0f} on the run makes {after:,.3g} {unit} a second, {before:,.3g} before",
+            "look at the device's load, temperature and memory at that step",
+            figure=figure(f"{unit} a second", {unit: rate}, {"slower": step}),
+        )
+
+    def _rate(self) -> tuple[str, Curve]:
+        log = self.subject
+        for name in ("tokens_per_second", "train_tokens_per_second"):
+            curve = log.curve(name).finite()
+            if curve:
+                keep = curve.value > 0
+                return "tokens", Curve(curve.step[keep], curve.value[keep])
+        time, tokens = log.curve("wall_time").finite(), log.curve("num_tokens").finite()
+        if time.step.size < MIN_POINTS:
+            return "steps", EMPTY
+        unit, done = ("tokens", tokens.at(time.step)) if tokens.step.size >= MIN_POINTS else ("steps", time.step)
+        took, made = np.diff(time.value), np.diff(done)
+        keep = (took > 0) & (made > 0)
+        return unit, Curve(time.step[1:][keep], made[keep] / took[keep])

@@ -1,0 +1,174 @@
+"""Looking at whatever a path is: each becomes subjects and findings, and all data one report on what is learned."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+
+from truetune.checks.catalogue import DATA
+from truetune.checks.findings import Finding, in_order
+from truetune.checks.report import DataReport, Report, Subject
+from truetune.checks.run import Progress, check
+from truetune.checks.settings import of_settings
+from truetune.errors import TokenizerError, UsageError
+from truetune.render.folder import locate
+from truetune.spec.kind import NAMES, Kind, recognise
+from truetune.spec.run import RunSpec
+from truetune.spec.stacks import read_config
+
+SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
+
+
+@dataclass(slots=True)
+class Look:
+    """What the paths are, and what was found so far."""
+
+    spec: RunSpec
+    base: str | None
+    subjects: list[Subject] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
+    tokenizer: str | None = None
+    run: RunSpec | None = None
+    """The run that a configuration describes, with what the caller set over it"""
+    stations: tuple[str, ...] = DATA
+    """Those of the rules on data that have something to say"""
+
+    def add(self, report: Report) -> None:
+        self.subjects += report.subjects
+        self.findings += report.findings
+
+
+def look(
+    paths: Sequence[str | PathLike[str]],
+    spec: RunSpec,
+    *,
+    settings: Path | None = None,
+    base: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Say what each path is, and what is wrong with it; without a path, with what `spec` names.
+
+    `settings` is the truetune.yaml that `spec` comes from, `base` the model that a checkpoint is compared with.
+    Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
+    """
+    started = time.perf_counter()
+    seen = Look(spec, base)
+    for path in paths:
+        _look(os.fspath(path), seen)
+    if settings is not None and settings.suffix != ".toml":
+        seen.findings += of_settings(replace(read_config(settings), spec=spec), spec)
+    run = _run(seen, bool(paths))
+    report = (
+        check(run, seen.stations, progress=progress) if run is not None else Report(spec=spec, findings=(), seconds=0)
+    )
+    if isinstance(report, DataReport) and not report.rows:
+        seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
+    return replace(
+        report,
+        subjects=(*seen.subjects, *report.subjects),
+        findings=in_order([*seen.findings, *report.findings]),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _run(seen: Look, named: bool) -> RunSpec | None:
+    """The data and tokenizer that can be looked at; None where there is nothing of them."""
+    if not named:
+        if not seen.spec.data and seen.spec.tokenizer is None:
+            raise UsageError("nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml")
+        return seen.spec
+    run = seen.run or seen.spec.model_copy(update={"data": ()})
+    data = tuple(seen.data) or run.data
+    tokenizer = run.tokenizer or seen.tokenizer
+    if not data and (seen.run is not None or seen.tokenizer is None):
+        return None
+    return run.model_copy(update={"data": data, "tokenizer": tokenizer})
+
+
+def _look(path: str, seen: Look) -> None:
+    kinds = kinds_of(path)
+    if kinds[0] == "data":
+        seen.data.append(path)
+    for kind in kinds:
+        if kind in SETTINGS:
+            _settings(path, seen)
+        elif kind in LOOKS:
+            seen.add(LOOKS[kind](path, seen))
+    if "tokenizer" in kinds:
+        seen.tokenizer = seen.tokenizer or path
+    if kinds[0] == "run" and not {"model", "adapter"} & set(kinds) and (last := _last_checkpoint(Path(path))):
+        seen.add(_checkpoint(str(last), seen))
+
+
+def kinds_of(path: str) -> tuple[Kind, ...]:
+    """As `recognise`; a glob or a URI names data."""
+    return ("data",) if "://" in path or (glob.has_magic(path) and not Path(path).exists()) else recognise(path)
+
+
+def _settings(path: str, seen: Look) -> None:
+    """What the rules on settings say, and the run that they describe, where its data and tokenizer are at hand."""
+    config = read_config(path)
+    over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
+    length = {} if config.stack == "trl" else {"max_length": config.limit}
+    run = config.spec.model_copy(update=length | over)
+    seen.findings += of_settings(config, seen.spec)
+    facts = [
+        ("keys of", config.version),
+        ("trains by", run.training.method),
+        *(("note", note) for note in config.notes),
+    ]
+    missing = _missing(run)
+    if missing:
+        facts.append(("data not looked at", missing))
+    elif run.data:
+        seen.run = run
+        if config.own_prompt:
+            seen.stations = ("rows", "pairs")
+            facts.append(("prompt", "the stack's own, not the tokenizer's template: rules on rows and pairs alone"))
+    seen.subjects.append(Subject(NAMES[config.stack], path, tuple(facts)))
+
+
+def _missing(run: RunSpec) -> str:
+    """Why the data of a configuration can't be looked at."""
+    if not run.data:
+        return "no file of it is on this machine"
+    try:
+        locate(run.tokenizer or run.model or "")
+    except TokenizerError as error:
+        return f"{error}; name a tokenizer with -t" if run.tokenizer or run.model else "name a tokenizer with -t"
+    return ""
+
+
+def _source(path: str, seen: Look) -> Report:
+    from truetune.checks.lint import lint
+
+    return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
+
+
+def _log(path: str, seen: Look) -> Report:
+    from truetune.checks.diagnose import diagnose
+
+    return diagnose(path, spec=seen.spec)
+
+
+def _checkpoint(path: str, seen: Look) -> Report:
+    from truetune.checks.inspect_checkpoint import checkpoint_report
+
+    return checkpoint_report(path, base=seen.base, spec=seen.spec)
+
+
+LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
+    "source": _source, "notebook": _source, "run": _log, "log": _log, "model": _checkpoint, "adapter": _checkpoint,
+}  # fmt: skip
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run."""
+    numbered = [path for path in folder.glob("checkpoint-*") if path.name.partition("-")[2].isdecimal()]
+    return max(numbered, key=lambda path: int(path.name.partition("-")[2]), default=None)

@@ -1,0 +1,98 @@
+"""A BOS or stop token stands inside an answer of a pair.
+
+## What it does
+Looks for a BOS token in either answer, for a stop token with more text of the same answer behind it, and in chats for
+control tokens in the contents of the rejected side (`special-token-in-content` looks at the chosen one).
+
+## Why it is bad
+Answers that were encoded alone, or that hold a whole rendered chat, carry a BOS in their midst: the model learns broken
+starts. What stands behind a stop token is learned as something to say after the end.
+
+## Example
+```yaml
+data:
+  - {prompt: "Is it open?", chosen: " It is.<|im_end|> And so on.", rejected: " Who knows?<|im_end|>"}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: "Is it open?", chosen: " It is.<|im_end|>", rejected: " Who knows?<|im_end|>"}
+```
+
+## Fix safety
+Give the trainer messages and not rendered text; it writes BOS and stop tokens itself. Cutting an answer at its first
+stop token is safe.
+
+## References
+- axolotl-ai-cloud/axolotl#1616, huggingface/trl#1073, huggingface/trl#1025, allenai/reward-bench#90
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+from truetune.encoding.fingerprint import CONTENT
+
+NAMES = ("chosen", "rejected")
+
+
+class BosOrEosInsideAPreferencePair(DataRule):
+    code = "TT506"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        bos = setup.tokenizer.special.get("bos")
+        self.bos = bos.id if bos else None
+        self.stops = {stop.id for stop in setup.probes.stops}
+        self.wanted = np.array(sorted(setup.tokenizer.control), dtype=np.int32)
+        self.control = tuple(filter(None, map(setup.tokenizer.backend.id_to_token, setup.tokenizer.control)))
+        self.pairs, self.rows = 0, set[int]()
+        self.found: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if batch.pairs is None:
+            return
+        self.pairs += len(batch.pairs.chosen.examples)
+        for name, side in zip(NAMES, batch.pairs, strict=True):
+            for place in np.flatnonzero(np.isin(side.ids, self.wanted) & CONTENT[side.source]).tolist():
+                self._look(name, side, place)
+
+    def _look(self, name: str, side: Batch, place: int) -> None:
+        i = int(np.searchsorted(side.offsets, place, side="right")) - 1
+        (row, rendering), inside = side.examples[i], place - int(side.offsets[i] + side.contexts[i])
+        last = place + 1 == side.offsets[i + 1]
+        behind = "" if last else rendering.text[int(side.starts[place + 1]) :].strip()
+        wrong = name == "rejected" if row.is_chat else self._wrong(int(side.ids[place]), inside == 0, behind)
+        if inside < 0 or not wrong:
+            return
+        self.found[f"{self.tokenizer.backend.id_to_token(int(side.ids[place]))} in the {name} side"] += 1
+        if row.origin.row not in self.rows and len(self.cases) < MAX_CASES:
+            at = int(side.starts[place])
+            self.cases.append(Case(f"{name}: {rendering.text[max(0, at - 20) : at + 40]!r}", row.origin))
+        self.rows.add(row.origin.row)
+
+    def _wrong(self, token: int, first: bool, behind: str) -> bool:
+        """Is a control token of an answer in plain text out of place? `behind` is the text that follows it."""
+        if token == self.bos and (first or token not in self.stops):
+            return True
+        return token in self.stops and bool(behind) and not behind.startswith(self.control)
+
+    def findings(self) -> Iterator[Finding]:
+        if self.rows:
+            yield self.finding(
+                f"{len(self.rows):,} of {self.pairs:,} pairs hold a BOS, stop or control token inside an answer",
+                "give the trainer messages, or end each answer at its first stop token and leave BOS to the prompt",
+                evidence=[f"{what}: {count:,} times" for what, count in self.found.most_common(5)],
+                cases=self.cases,
+                count=len(self.rows),
+                total=self.pairs,
+            )

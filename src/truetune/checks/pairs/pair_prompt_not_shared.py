@@ -1,0 +1,117 @@
+"""The two sides of a pair have different prompts, or hold the prompt once more.
+
+## What it does
+Counts the pairs of which a side begins with a question of its own behind the prompt: the prompt again (it then stands
+there twice), or another one than the other side's. In strings: both sides begin with the whole prompt, or the two
+share nothing at all and no prompt is given.
+
+## Why it is bad
+DPO compares two answers to one prompt. With different prompts it compares questions, and learns to find them likely;
+with the prompt inside the answers, the model learns to repeat the question.
+
+## Example
+```yaml
+data:
+  - {chosen: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}],
+     rejected: [{role: user, content: "When is it open?"}, {role: assistant, content: Who knows.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {chosen: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}],
+     rejected: [{role: user, content: "Is it open?"}, {role: assistant, content: Who knows.}]}
+```
+
+## Fix safety
+Where the prompt stands twice, taking it out of both sides (or dropping the prompt column) changes nothing else. Pairs
+with different prompts are no pairs: drop them, or join the answers by prompt again. An error from a tenth of the pairs
+on.
+
+## References
+- huggingface/trl#2209, huggingface/trl#2551, huggingface/trl#1233
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation, Message
+from truetune.encoding.batch import Batch
+
+SAYS = {
+    "twice": "the prompt stands twice, before the answers and inside them",
+    "other": "a side begins with a question of its own",
+    "none": "the sides share no beginning, and there is no prompt",
+}
+ASKING = ("user", "system", "developer")
+LONG = 16
+"""Characters from which an answer that begins with the whole prompt is no chance."""
+MANY = 0.1
+
+
+class PairPromptNotShared(DataRule):
+    code = "TT507"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.pairs = 0
+        self.kinds: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.rejected is None:
+                continue
+            self.pairs += 1
+            kind, text = _of_messages(row) if isinstance(row.rejected, list) else _of_strings(row)
+            if kind:
+                self.kinds[kind] += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(text, row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        count = self.kinds.total()
+        if count:
+            yield self.finding(
+                f"{count:,} of {self.pairs:,} pairs do not share one prompt",
+                "give the prompt once (in its own column, or at the beginning of both sides) and the answers alone",
+                severity="error" if count >= MANY * self.pairs else "warning",
+                evidence=[f"{SAYS[kind]}: {n:,} pairs" for kind, n in self.kinds.most_common()],
+                cases=self.cases,
+                count=count,
+                total=self.pairs,
+            )
+
+
+def _of_messages(row: Conversation) -> tuple[str, str]:
+    cut = row.prompt_messages or 0
+    prompt, sides = row.messages[:cut], (row.messages[cut:], row.rejected)
+    for name, side in zip(("chosen", "rejected"), sides, strict=True):
+        if isinstance(side, list) and side and side[0].get("role") in ASKING:
+            return "twice" if _begins(side, prompt) else "other", f"the {name} side begins with {_shown(side[0])}"
+    return "", ""
+
+
+def _begins(side: list[Message], prompt: list[Message]) -> bool:
+    """Does a side begin with the prompt, or with its last question?"""
+    asked = [message.get("content") for message in prompt if message.get("role") == "user"]
+    return bool(asked) and any(message.get("content") == asked[-1] for message in side[: len(prompt)])
+
+
+def _of_strings(row: Conversation) -> tuple[str, str]:
+    prompt, chosen, rejected = row.prompt or "", row.completion or "", str(row.rejected)
+    if not prompt:
+        return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}"
+    bare = prompt.strip()
+    if len(bare) >= LONG and chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare):
+        return "twice", f"both sides begin with the prompt {bare[:60]!r}"
+    return "", ""
+
+
+def _shown(message: Message) -> str:
+    return f"{message.get('role')}: {str(message.get('content'))[:60]!r}"

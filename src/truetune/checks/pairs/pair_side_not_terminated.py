@@ -1,0 +1,85 @@
+"""One side of a pair ends with a stop token, and the other does not.
+
+## What it does
+Counts the pairs of which exactly one side has a stop token at its end. (Where both have none,
+`eos-not-appended-by-tokenizer` and `answer-not-terminated` say it.)
+
+## Why it is bad
+The stop token alone tells the sides apart. Where the chosen side lacks it, the model learns that answers which do not
+end are better, and goes on for ever.
+
+## Example
+```yaml
+data:
+  - {prompt: "Is it open?", chosen: " It is.", rejected: " Who knows?<|im_end|>"}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: "Is it open?", chosen: " It is.<|im_end|>", rejected: " Who knows?<|im_end|>"}
+```
+
+## Fix safety
+Writing the EOS token behind both sides is safe. TRL appends it to strings that do not end with it: then say
+`--append-eos`, and nothing else changes. An error where a tenth of the chosen sides lack it.
+
+## References
+- axolotl-ai-cloud/axolotl#1616, huggingface/trl#1073, huggingface/trl#1025, allenai/reward-bench#90
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch, Example
+
+MANY = 0.1
+
+
+class PairSideNotTerminated(DataRule):
+    code = "TT505"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.stops = tuple(stop.token for stop in setup.probes.stops)
+        self.pairs = 0
+        self.open = {"chosen": 0, "rejected": 0}
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if batch.pairs is None:
+            return
+        self.pairs += len(batch.pairs.chosen.examples)
+        for good, bad in zip(batch.pairs.chosen.examples, batch.pairs.rejected.examples, strict=True):
+            ended = self._ends(good)
+            if ended != self._ends(bad) and good.rendering.spans and bad.rendering.spans:
+                name, side = ("rejected", bad) if ended else ("chosen", good)
+                self.open[name] += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(f"the {name} side ends with {side.rendering.text[-40:]!r}", side.row.origin))
+
+    def _ends(self, example: Example) -> bool:
+        rendering = example.rendering
+        if example.row.is_chat:
+            trained = {span.turn for span in rendering.spans}
+            return all(turn.stop_start >= 0 for turn in rendering.turns if turn.message in trained)
+        return rendering.text.rstrip().endswith(self.stops)
+
+    def findings(self) -> Iterator[Finding]:
+        count = sum(self.open.values())
+        if count:
+            eos = self.tokenizer.special.get("eos")
+            yield self.finding(
+                f"{count:,} of {self.pairs:,} pairs have a stop token at the end of one side alone",
+                f"end both sides with {eos.token if eos else 'the EOS token'}, or say --append-eos if your trainer "
+                "does (TRL does)",
+                severity="error" if self.open["chosen"] >= MANY * self.pairs else "warning",
+                evidence=[f"it is missing on the {name} side in {n:,} pairs" for name, n in self.open.items() if n],
+                cases=self.cases,
+                count=count,
+                total=self.pairs,
+            )

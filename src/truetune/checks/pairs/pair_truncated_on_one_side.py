@@ -1,0 +1,101 @@
+"""Truncation takes the end from one side of a pair alone.
+
+## What it does
+Cuts both sides of each pair as the trainer will (at `max_length`, 1,024 tokens where none is set) and counts the pairs
+of which only one side loses its stop token, or all of its answer. With `truncation_mode: keep_end`, the pairs of which
+only one side loses the beginning of its answer.
+
+## Why it is bad
+Then the stop token tells the sides apart. Where the chosen side is the one cut, the model learns to prefer answers
+that do not end; a side without tokens gives NaN under losses that divide by length.
+
+## Example
+```yaml
+spec: {max_length: 24}
+data:
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: {repeat: 20, text: "It is open and "}}],
+     rejected: [{role: assistant, content: No.}]}
+```
+
+## Use instead
+```yaml
+spec: {max_length: 1024}
+data:
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: {repeat: 20, text: "It is open and "}}],
+     rejected: [{role: assistant, content: No.}]}
+```
+
+## Fix safety
+Dropping pairs that do not fit is safe; a longer limit costs memory (both sides of a pair are in one batch). Pairs whose
+prompt alone fills the limit are dropped by TRL without a count: `truncation-leaves-no-label` counts those.
+
+## References
+- hiyouga/LLaMA-Factory#4402, hiyouga/LLaMA-Factory#4617, huggingface/trl#6548, huggingface/trl#2209,
+  huggingface/trl#2551
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.pairs.sides import limit_of
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+
+
+class PairTruncatedOnOneSide(DataRule):
+    code = "TT504"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.limit = limit_of(setup.spec)
+        self.pairs = self.empty = 0
+        self.cut = {"chosen": 0, "rejected": 0}
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if batch.pairs is None:
+            return
+        self.pairs += len(batch.pairs.chosen.examples)
+        one, other = (self._lost(side) for side in batch.pairs)
+        behind = [side.contexts >= self.limit.tokens for side in batch.pairs]
+        if not self.limit.from_end:
+            self.empty += int((behind[0] != behind[1]).sum())
+        for i in np.flatnonzero(one != other).tolist():
+            name, side = ("chosen", batch.pairs.chosen) if one[i] else ("rejected", batch.pairs.rejected)
+            self.cut[name] += 1
+            if len(self.cases) < MAX_CASES:
+                lengths = [f"{s.lengths[i]:,}" for s in batch.pairs]
+                text = f"chosen {lengths[0]} tokens, rejected {lengths[1]}: only the {name} side is cut"
+                self.cases.append(Case(text, side.examples[i].row.origin))
+
+    def _lost(self, side: Batch) -> NDArray[np.bool_]:
+        """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""
+        if self.limit.from_end:
+            return np.asarray((side.lengths - self.limit.tokens > side.contexts) & (side.contexts < side.lengths))
+        last = np.append(-1, np.flatnonzero(side.supervised))
+        ends = last[np.searchsorted(last, side.offsets[1:]) - 1] - side.offsets[:-1]
+        return np.asarray(ends >= self.limit.tokens)
+
+    def findings(self) -> Iterator[Finding]:
+        count = sum(self.cut.values())
+        if count:
+            part = "beginning" if self.limit.from_end else "end"
+            evidence = [f"{n:,} pairs in which only the {name} side is cut" for name, n in self.cut.items() if n]
+            if self.empty:
+                evidence.append(f"{self.empty:,} pairs in which nothing is left of one answer")
+            yield self.finding(
+                f"{count:,} of {self.pairs:,} pairs lose the {part} of one answer alone at {self.limit.said}",
+                "drop the pairs that do not fit, or raise max_length",
+                evidence=evidence,
+                cases=self.cases,
+                count=count,
+                total=self.pairs,
+            )

@@ -1,0 +1,130 @@
+"""The answers of pairs hardly differ, or one rejected answer serves most prompts.
+
+## What it does
+Counts the pairs whose answers are not the same and share more than 95 % of their tokens in order (twice their longest
+common subsequence over both lengths), and looks whether one rejected answer stands in more than half of the pairs.
+
+## Why it is bad
+Answers sampled greedily, or from one seed, hardly differ: the gradient of DPO lies in the few tokens that do, and the
+log-probability of the chosen answer falls with that of the rejected one. One rejected answer for all prompts is learned
+by heart: accuracy is 1 after a few steps, and nothing else is learned.
+
+## Example
+```yaml
+data:
+  - {prompt: [{role: user, content: Count.}],
+     chosen: [{role: assistant, content: {repeat: 40, text: "and one "}}],
+     rejected: [{role: assistant, content: {repeat: 41, text: "and one "}}]}
+  - {prompt: [{role: user, content: Count on.}],
+     chosen: [{role: assistant, content: {repeat: 50, text: "and two "}}],
+     rejected: [{role: assistant, content: {repeat: 51, text: "and two "}}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: [{role: user, content: Count.}],
+     chosen: [{role: assistant, content: {repeat: 40, text: "and one "}}], rejected: [{role: assistant, content: No.}]}
+  - {prompt: [{role: user, content: Count on.}],
+     chosen: [{role: assistant, content: {repeat: 50, text: "and two "}}], rejected: [{role: assistant, content: No!}]}
+```
+
+## Fix safety
+Sample with a temperature of 0.7 or more, or from several models. Where small edits are the point (corrections of one
+step, of one word), keep the pairs and take a loss that holds the chosen answer up (DPO-Positive, or
+`loss_type: [sigmoid, sft]` in TRL). A warning where more than a tenth of the pairs are so alike (the lower end of the
+95 % interval), a note from 2 % on.
+
+## References
+- Pal et al. 2024, "Smaug: Fixing Failure Modes of Preference Optimisation with DPO-Positive" (arXiv 2402.13228)
+- hiyouga/LLaMA-Factory#2587, eric-mitchell/direct-preference-optimization#36
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.pairs.edits import Ids, fewest, rest, within
+from truetune.checks.pairs.sides import completions, wilson
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.similar import Grown
+from truetune.data.conversation import Origin
+from truetune.encoding.batch import Batch
+
+ALIKE = 0.95
+MANY, SOME = 0.1, 0.02
+FEWEST = 20
+"""Pairs from which a rejected answer that repeats is no chance"""
+PATIENCE = 20_000_000
+"""Steps for pairs that must be compared to the end; most are told apart by the counts of their tokens."""
+
+
+class PairsLackDiversity(DataRule):
+    code = "TT509"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.pairs = self.alike = self.steps = self.left_out = 0
+        self.cases: list[Case] = []
+        self.rejected = Grown()
+
+    def batch(self, batch: Batch) -> None:
+        if batch.pairs is None:
+            return
+        chosen, rejected = batch.pairs
+        self.pairs += len(chosen.examples)
+        hashes = []
+        for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):
+            hashes.append(hash(bad.tobytes()))
+            self._compare(good, bad, chosen.examples[i].row.origin)
+        self.rejected.add(np.array(hashes, dtype=np.int64))
+
+    def _compare(self, good: Ids, bad: Ids, origin: Origin) -> None:
+        most = int((1 - ALIKE) * (len(good) + len(bad)))
+        one, other = rest(good, bad)
+        if abs(len(good) - len(bad)) > most or not (len(one) or len(other)):
+            return
+        if len(one) + len(other) > most:
+            if fewest(one, other) > most:
+                return
+            if self.steps + most * most > PATIENCE:
+                self.left_out += 1
+                return
+            self.steps += most * most
+            if not within(one, other, most):
+                return
+        self.alike += 1
+        if len(self.cases) < MAX_CASES:
+            text = f"the two sides ({len(good):,} and {len(bad):,} tokens) differ only in "
+            self.cases.append(Case(text + f"{len(one):,} and {len(other):,} tokens in a row at most", origin))
+
+    def findings(self) -> Iterator[Finding]:
+        compared = self.pairs - self.left_out
+        if self.alike + self.left_out >= max(SOME * self.pairs, 1):
+            low, high = wilson(self.alike, compared)
+            share = self.alike / max(compared, 1)
+            unsure = f"; {self.left_out:,} more that may be alike were not compared" if self.left_out else ""
+            yield self.finding(
+                f"the two answers are nearly the same in {self.alike:,} of {compared:,} pairs",
+                "sample the answers with a higher temperature, or from several models",
+                severity="warning" if low > MANY else "info",
+                evidence=[f"{share:.1%} of the pairs, 95 % interval {low:.1%} to {high:.1%}{unsure}"],
+                cases=self.cases,
+                count=self.alike,
+                total=compared,
+            )
+        if self.pairs >= FEWEST:
+            _, counts = np.unique(self.rejected.whole(), return_counts=True)
+            times = int(counts.max())
+            if times * 2 > self.pairs:
+                yield self.finding(
+                    f"{times:,} of {self.pairs:,} pairs have the same rejected answer",
+                    "give each prompt a rejected answer of its own, sampled from the model that is trained",
+                    evidence=[f"{len(counts):,} different rejected answers in all"],
+                    count=times,
+                    total=self.pairs,
+                )

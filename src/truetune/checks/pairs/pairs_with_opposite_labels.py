@@ -1,0 +1,115 @@
+"""The same comparison stands in the data both ways.
+
+## What it does
+Counts the pairs whose two answers stand, for the same prompt, the other way round in another pair; and the answers that
+KTO's labels call both true and false for one prompt. (Plain copies are counted by `duplicate-rows`.)
+
+## Why it is bad
+The two pull in opposite directions and cancel: what they teach is noise, and accuracy can't reach 1.
+
+## Example
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: It is.}], rejected: [{role: assistant, content: Who knows.}]}
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: Who knows.}], rejected: [{role: assistant, content: It is.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: It is.}], rejected: [{role: assistant, content: Who knows.}]}
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: It is.}], rejected: [{role: assistant, content: Perhaps.}]}
+```
+
+## Fix safety
+Dropping both of such a pair loses nothing. Where several people have labelled, take the majority. A warning from one
+pair in a hundred on, else a note.
+
+## References
+- OpenRLHF/OpenRLHF#1311, huggingface/trl#2578
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.pairs.sides import completions
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.similar import Grown
+from truetune.data.conversation import Conversation, Origin
+from truetune.encoding.batch import Batch
+
+SOME = 0.01
+
+
+class PairsWithOppositeLabels(DataRule):
+    code = "TT508"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.ways = Grown()
+        """(comparisons, 5): one way and the other, as hashes; file, line and row"""
+        self.files: dict[str, int] = {}
+
+    def batch(self, batch: Batch) -> None:
+        found = []
+        if batch.pairs is not None:
+            found += [
+                (_hash(prompt, good, bad), _hash(prompt, bad, good), row.origin)
+                for row, prompt, good, bad in _compared(*batch.pairs)
+                if good != bad
+            ]
+        for i, (row, _) in enumerate(batch.examples):
+            if row.label is not None:
+                ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tobytes()
+                mine, other = b"\x01\x00" if row.label else b"\x00\x01"
+                found.append((_hash(ids, bytes([mine])), _hash(ids, bytes([other])), row.origin))
+        if found:
+            number = {at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at in found}
+            rows = [(one, two, number[at.file], at.line, at.row) for one, two, at in found]
+            self.ways.add(np.array(rows, dtype=np.uint64))
+
+    def findings(self) -> Iterator[Finding]:
+        ways = self.ways.whole().reshape(-1, 5)
+        opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
+        if len(opposed):
+            yield self.finding(
+                f"{len(opposed):,} of {len(ways):,} comparisons stand in the data the other way round as well",
+                "drop both of each, or keep the one that most of your labellers chose",
+                severity="warning" if len(opposed) >= SOME * len(ways) else "info",
+                cases=list(self._cases(ways, opposed[:MAX_CASES].tolist())),
+                count=len(opposed),
+                total=len(ways),
+            )
+
+    def _cases(self, ways: NDArray[np.uint64], places: Iterable[int]) -> Iterator[Case]:
+        files = list(self.files)
+        for place in places:
+            other = int(np.flatnonzero(ways[:, 1] == ways[place, 0])[0])
+            here, there = (Origin(files[int(ways[i, 2])], *map(int, ways[i, 3:])) for i in (place, other))
+            yield Case(f"the other way round at {there}", here)
+
+
+def _compared(chosen: Batch, rejected: Batch) -> Iterator[tuple[Conversation, bytes, bytes, bytes]]:
+    """(row, prompt, chosen, rejected) as bytes of ids."""
+    contexts, starts = chosen.contexts.tolist(), chosen.offsets.tolist()
+    for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):
+        prompt = chosen.ids[starts[i] : starts[i] + contexts[i]]
+        yield chosen.examples[i].row, prompt.tobytes(), good.tobytes(), bad.tobytes()
+
+
+def _hash(*parts: bytes) -> int:
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return int.from_bytes(digest.digest(), "little")

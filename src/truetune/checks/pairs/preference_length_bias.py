@@ -1,0 +1,86 @@
+"""The length of an answer tells which one is chosen.
+
+## What it does
+Measures how often the longer answer is the chosen one, with a 95 % interval (Wilson), over the pairs whose lengths
+differ by more than a tenth of the longer side, in tokens that reach the loss.
+
+## Why it is bad
+DPO sums log-probabilities over tokens, so length is the easiest thing to learn: answers grow (or shrink) without end,
+accuracy is 1.0 after a few steps, and what was meant to be preferred is not learned.
+
+## Example
+```yaml
+data: {pairs: 40, chosen: 4, rejected: 40}
+```
+
+## Use instead
+```yaml
+data: {pairs: 40, chosen: 40, rejected: 40}
+```
+
+## Fix safety
+Sample pairs so that each side is longer equally often, or use a loss that divides by length (SimPO, `loss_type: ipo`
+in TRL averages over tokens) or TRL's `ld_alpha`. Some bias is normal where longer answers are better: 0.55 to 0.65 is
+common in published sets of helpfulness. A note from 0.6 on, a warning from 0.75 on (and likewise below 0.4 and 0.25),
+each for the whole interval and not only the measured share.
+
+## References
+- allenai/reward-bench#268, huggingface/trl#2003
+- Singhal et al. 2023, "A Long Way to Go: Investigating Length Correlations in RLHF" (arXiv 2310.03716)
+- Park et al. 2024, "Disentangling Length from Quality in Direct Preference Optimization" (arXiv 2403.19159)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.pairs.sides import wilson
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.similar import Grown
+from truetune.encoding.batch import Batch
+
+APART = 0.1
+"""Share of the longer side from which two lengths differ."""
+FAR, NEAR = 0.75, 0.6
+
+
+class PreferenceLengthBias(DataRule):
+    code = "TT503"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.lengths = Grown()
+
+    def batch(self, batch: Batch) -> None:
+        if batch.pairs is not None:
+            counts = [side.per_example(side.supervised) for side in batch.pairs]
+            self.lengths.add(np.stack(counts, axis=1).astype(np.int32))
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.lengths.parts:
+            return
+        lengths = self.lengths.whole()
+        chosen, rejected = lengths.T
+        apart = np.abs(chosen - rejected) > APART * lengths.max(axis=1)
+        of = int(apart.sum())
+        longer = int((chosen > rejected)[apart].sum())
+        low, high = wilson(longer, of)
+        if low > NEAR or high < 1 - NEAR:
+            share, word = (longer / of, "longer") if low > NEAR else (1 - longer / of, "shorter")
+            medians = [int(np.median(side)) for side in (chosen, rejected)]
+            yield self.finding(
+                f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths differ",
+                "balance the lengths of both sides, or use a loss that is normalised by length",
+                severity="warning" if low > FAR or high < 1 - FAR else "info",
+                evidence=[
+                    f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to {high:.2f} of {of:,}',
+                    f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are left out",
+                    f"median length in tokens: chosen {medians[0]:,}, rejected {medians[1]:,}",
+                ],
+                count=longer if word == "longer" else of - longer,
+                total=of,
+            )

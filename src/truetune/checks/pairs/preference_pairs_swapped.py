@@ -1,0 +1,129 @@
+"""Outside evidence says that chosen and rejected are exchanged.
+
+## What it does
+Counts, over the pairs where one of these tells the sides apart, how often it speaks against the label: score columns
+of the row (`score_chosen`, `rejected_rating`, `margin`); an answer that refuses (in data whose refused questions are
+harmless); an answer cut off in the middle; an answer that is empty, or alone has no stop token.
+
+A swapped set without such evidence cannot be detected: no trainer, no curve and no rule can see it. Silence of this
+rule is no proof. Length says nothing here (see `preference-length-bias`).
+
+## Why it is bad
+Loss, accuracy and margins are those of a healthy run, and the model learns the worse behaviour.
+
+## Example
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}], score_chosen: 2.0, score_rejected: 9.5,
+     chosen: [{role: assistant, content: Who knows.}], rejected: [{role: assistant, content: "It is, until five."}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}], score_chosen: 9.5, score_rejected: 2.0,
+     chosen: [{role: assistant, content: "It is, until five."}], rejected: [{role: assistant, content: Who knows.}]}
+```
+
+## Fix safety
+Read ten pairs before exchanging the columns (`--map chosen=rejected --map rejected=chosen`): the evidence is no proof.
+An error where the row's own scores are against most labels; a warning where at least 8 pairs of another kind speak and
+the 95 % interval (Wilson) of their share against the label lies above 0.6 (0.75 for cut answers, since long answers are
+cut more often and are chosen more often), unless scores or another kind speak for the labels.
+
+## References
+- huggingface/trl#2578
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.pairs.priors import HARM, is_cut, refuses
+from truetune.checks.pairs.sides import Texts, texts_of, wilson
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+SAYS = {
+    "scores": "the row's own scores are higher for the rejected side",
+    "refused": "the chosen side alone refuses",
+    "cut": "the chosen side alone is cut off in the middle",
+    "empty": "the chosen side alone is empty",
+    "open": "the chosen side alone has no stop token",
+}
+CLEAR = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
+FEWEST = 8
+HARMLESS = 0.05
+"""Share of refused questions with a word of harm up to which refusing is taken for the worse answer."""
+
+
+class PreferencePairsSwapped(DataRule):
+    code = "TT502"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.stops = tuple(stop.token for stop in setup.probes.stops)
+        self.spoke, self.against = Counter[str](), Counter[str]()
+        self.pairs = self.harmful = 0
+        self.cases: dict[str, list[Case]] = {kind: [] for kind in SAYS}
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.rejected is not None:
+                self.pairs += 1
+                for kind, wrong in self._evidence(row, texts_of(row)):
+                    self.spoke[kind] += 1
+                    self.against[kind] += wrong
+                    if wrong and len(self.cases[kind]) < MAX_CASES:
+                        said = "{} against {}".format(*row.scores) if row.scores and kind == "scores" else SAYS[kind]
+                        self.cases[kind].append(Case(said, row.origin))
+
+    def _evidence(self, row: Conversation, texts: Texts) -> Iterator[tuple[str, bool]]:
+        """(kind, does it speak against the label?) of what tells the sides apart."""
+        if row.scores is not None and row.scores[0] != row.scores[1]:
+            yield "scores", row.scores[0] < row.scores[1]
+        good, bad = texts.chosen.strip(), texts.rejected.strip()
+        if not good or not bad:
+            if good or bad:
+                yield "empty", not good
+            return
+        if (refused := refuses(good)) != refuses(bad):
+            self.harmful += HARM.search(texts.prompt) is not None
+            yield "refused", refused
+        if (stopped := is_cut(good)) != is_cut(bad):
+            yield "cut", stopped
+        if not row.is_chat and (ended := good.endswith(self.stops)) != bad.endswith(self.stops):
+            yield "open", not ended
+
+    def findings(self) -> Iterator[Finding]:
+        if self.harmful > HARMLESS * self.spoke["refused"]:
+            self.spoke["refused"] = 0
+        kinds = [kind for kind in SAYS if self.spoke[kind]]
+        shares = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}
+        scored = self.against["scores"] * 2 > self.spoke["scores"]
+        clear = [k for k in kinds if k in CLEAR and self.spoke[k] >= FEWEST and shares[k][0] > CLEAR[k]]
+        if not scored and (not clear or any(shares[kind][1] < 0.5 for kind in kinds)):
+            return
+        told = [kind for kind in kinds if kind in clear or kind == "scores"]
+        most = "scores" if scored else clear[0]
+        yield self.finding(
+            f"chosen and rejected look exchanged: in {self.against[most]:,} of the {self.spoke[most]:,} pairs where "
+            f"that tells them apart, {SAYS[most]}",
+            "read some pairs; if they are exchanged, say --map chosen=rejected --map rejected=chosen",
+            severity="error" if scored else "warning",
+            evidence=[
+                *(
+                    f"{SAYS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,} "
+                    f"(95 % interval {shares[kind][0]:.2f} to {shares[kind][1]:.2f})"
+                    for kind in told
+                ),
+                "this is evidence and no proof; without it a swapped set cannot be told from a right one",
+            ],
+            cases=[case for kind in told for case in self.cases[kind]],
+            count=self.against[most],
+            total=self.spoke[most],
+        )

@@ -1,0 +1,79 @@
+"""The rejected answer is empty.
+
+## What it does
+Counts the pairs whose rejected answer holds nothing but white space, no reasoning and no tool call. (For the chosen
+answer, `wrong-field-mapped` says it.)
+
+## Why it is bad
+What is left of that side is the stop token alone. The pair teaches one thing, not to stop at once, and separates with
+ease: it drives accuracy up and teaches nothing about answers. Losses that divide by length give NaN without a stop
+token.
+
+## Example
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: It is.}], rejected: [{role: assistant, content: " "}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: [{role: user, content: "Is it open?"}],
+     chosen: [{role: assistant, content: It is.}], rejected: [{role: assistant, content: Who knows.}]}
+```
+
+## Fix safety
+Dropping these pairs is safe. Look first whether the rejected answers stand in another column
+(`--map rejected=COLUMN`). An error from a tenth of the pairs on.
+
+## References
+- huggingface/trl#6321, hiyouga/LLaMA-Factory#4402
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.pairs.sides import texts_of
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+from truetune.render.template import REASONING_KEYS
+
+MANY = 0.1
+
+
+class RejectedSideEmpty(DataRule):
+    code = "TT511"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.pairs = self.empty = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.rejected is not None:
+                self.pairs += 1
+                if not texts_of(row).rejected.strip() and not _thinks(row):
+                    self.empty += 1
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.append(Case(f"the rejected side is {str(row.rejected)[:80]}", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.empty:
+            yield self.finding(
+                f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer",
+                "drop these pairs, or look whether the right column is rejected (--map rejected=COLUMN)",
+                severity="error" if self.empty >= MANY * self.pairs else "warning",
+                cases=self.cases,
+                count=self.empty,
+                total=self.pairs,
+            )
+
+
+def _thinks(row: Conversation) -> bool:
+    return isinstance(row.rejected, list) and any(m.get(key) for m in row.rejected for key in REASONING_KEYS)

@@ -1,0 +1,67 @@
+"""The run whose memory is planned: from settings, a script, or a model alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import UsageError
+from truetune.memory.plan import Plan
+from truetune.memory.plan import plan as plan_of
+from truetune.source.config import configs_of_source
+from truetune.source.module import read
+from truetune.spec.config import Config
+from truetune.spec.files import spec_of
+from truetune.spec.kind import NAMES, recognise
+from truetune.spec.run import RunSpec
+from truetune.spec.stacks import read_config
+
+
+def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = None) -> Config:
+    """The run that stands at a path, with some of its training settings changed.
+
+    Raises UsageError where there is none, SpecError where it can't be read.
+    """
+    config = _config(fspath(path))
+    changed = _merged(config.spec.training.model_dump(), training or {})
+    spec = spec_of({"training": changed}, "--set")
+    return replace(config, spec=config.spec.model_copy(update={"training": spec.training}))
+
+
+def plan(
+    path: str | PathLike[str], *, training: Mapping[str, Any] | None = None, model: str | PathLike[str] | None = None,
+    gpu_memory: str | float | None = None, gpus: int | None = None, length: int | None = None,
+) -> Plan:  # fmt: skip
+    """The memory of the run at a path; see `truetune.plan`."""
+    named = None if model is None else fspath(model)
+    return plan_of(config_of(path, training), model=named, gpu_memory=gpu_memory, gpus=gpus, length=length)
+
+
+def _config(path: str) -> Config:
+    if Path(path).name == "config.json":
+        return _of_model(path)
+    kinds = recognise(path)
+    if kinds[0] in ("model", "tokenizer"):
+        return _of_model(path)
+    if kinds[0] == "source":
+        found = [config for config in configs_of_source(read(Path(path))) if Path(path).is_file()]
+        if found:
+            return found[0]
+        raise UsageError(f"{path}: no arguments of a trainer are in it; name settings, or a model folder")
+    if kinds[0] in ("truetune", "axolotl", "llama-factory", "trl"):
+        return read_config(path)
+    raise UsageError(f"{path}: is {NAMES[kinds[0]]}; a plan needs settings, a script, or a model folder")
+
+
+def _of_model(path: str) -> Config:
+    return Config(stack="transformers", version="", path=path, spec=RunSpec(model=path))
+
+
+def _merged(settings: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in over.items():
+        nested = isinstance(value, Mapping)
+        settings[name] = _merged(dict(settings.get(name) or {}), value) if nested else value
+    return settings

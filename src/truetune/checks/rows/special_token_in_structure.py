@@ -1,0 +1,73 @@
+"""Roles, keys or variables of a row hold control tokens.
+
+## What it does
+Looks for control tokens (`<|im_end|>` and the like) in what a template writes besides contents: roles, names of tools
+and of their arguments, keys, and the row's template variables.
+
+## Why it is bad
+There they can't be told from the template's own: turns are forged, and no mask can be trusted for such a row.
+`truetune encode` refuses it.
+
+## Example
+```yaml
+data:
+  - messages:
+      - {role: "user<|im_end|>", content: "Is it open?"}
+      - {role: assistant, content: It is.}
+```
+
+## Use instead
+```yaml
+data:
+  - messages:
+      - {role: user, content: "Is it open?"}
+      - {role: assistant, content: It is.}
+```
+
+## Fix safety
+No role, tool or key has a control token in its name: such rows are broken or hostile, and dropping them is safe.
+
+## References
+- huggingface/transformers#29279, huggingface/transformers#47822, google-deepmind/gemma#770
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+from truetune.encoding.forgery import forged
+from truetune.encoding.pieces import any_of
+
+
+class SpecialTokenInStructure(DataRule):
+    code = "TT312"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        tokens = sorted(str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control)
+        self.controls = re.compile(any_of(tokens) if tokens else "(?!)")
+        self.rows = self.odd = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        self.rows += len(batch.rows)
+        for row in batch.rows:
+            if found := forged(row, self.controls):
+                self.odd += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(Case(found, row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.odd:
+            yield self.finding(
+                f"{self.odd:,} of {self.rows:,} rows hold control tokens in roles, keys or variables",
+                "drop these rows; truetune encode --on-error skip leaves them out and counts them",
+                cases=self.cases,
+                count=self.odd,
+                total=self.rows,
+            )

@@ -1,0 +1,112 @@
+"""A hand-written loop accumulates gradients and does not divide the loss.
+
+## What it does
+Looks for a loop that calls `backward` on each batch and `step` only every few (`if step % accumulation == 0`), where
+the loss is not divided by that number and no accelerator does it.
+
+## Why it is bad
+Gradients are summed: the step is that many times as large as meant, as if the learning rate had been multiplied.
+
+## Example
+```python
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = AdamW(model.parameters(), lr=1e-5)
+accumulation = 8
+for step, batch in enumerate(loader, 1):
+    loss = model(**batch).loss
+    loss.backward()
+    if step % accumulation == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Use instead
+```python
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = AdamW(model.parameters(), lr=1e-5)
+accumulation = 8
+for step, batch in enumerate(loader, 1):
+    loss = model(**batch).loss / accumulation
+    loss.backward()
+    if step % accumulation == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+```
+
+## Fix safety
+With rows of unequal length, divide the summed loss by the tokens of all micro-batches instead: a mean of means weighs
+short rows too much.
+
+## References
+- huggingface/transformers#34191, huggingface/transformers#35438, axolotl-ai-cloud/axolotl#1100
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+
+class AccumulatedLossNotDivided(SourceRule):
+    code = "TT750"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.methods("step"):
+            if call.receiver is None or "optimizer" not in module.flow.kinds(call.receiver):
+                continue
+            loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
+            count = _every(module, call.node, loop) if loop is not None else None
+            if loop is None or count is None or "accumulate(" in module.text:
+                continue
+            backward = next((n for n in ast.walk(loop) if is_backward(n) and not _inside(module, n, call.node)), None)
+            if backward is not None and not _divided(loop, count):
+                yield self.finding(
+                    f"gradients are summed over {count} batches, and the loss is not divided by it",
+                    f"divide the loss by {count} before backward()",
+                    cases=[at(module, backward), at(module, call.node)],
+                )
+
+
+def _every(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
+    """The number of batches between two steps: what stands behind `%` in the condition around it."""
+    for parent in module.parents(node):
+        if parent is loop:
+            return None
+        if isinstance(parent, ast.If):
+            for part in ast.walk(parent.test):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
+                    return ast.unparse(part.right)
+    return None
+
+
+def is_backward(node: ast.AST) -> bool:
+    """`....backward(...)`"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+
+
+def _inside(module: Module, node: ast.AST, step: ast.AST) -> bool:
+    """Do both stand under the same condition? Then nothing is accumulated."""
+    guard = next((parent for parent in module.parents(step) if isinstance(parent, ast.If)), None)
+    return guard is not None and guard in set(module.parents(node))
+
+
+def _divided(loop: ast.AST, count: str) -> bool:
+    """Is anything in the loop divided by that number, or by a count of tokens?"""
+    return any(
+        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and ast.unparse(node.right) != "1")
+        or (isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div))
+        for node in ast.walk(loop)
+    )

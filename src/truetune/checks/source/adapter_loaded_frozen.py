@@ -1,0 +1,102 @@
+"""A loaded adapter is trained, and it was loaded frozen.
+
+## What it does
+It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer.
+
+## Why it is bad
+peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
+
+## Example
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+model = PeftModel.from_pretrained(model, "outputs/stage-1")
+SFTTrainer(model=model, train_dataset=rows).train()
+```
+
+## Use instead
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+model = PeftModel.from_pretrained(model, "outputs/stage-1", is_trainable=True)
+SFTTrainer(model=model, train_dataset=rows).train()
+```
+
+## Fix safety
+Safe: the adapter's weights are trained, as the trainer was told to.
+
+## References
+- huggingface/peft#282, huggingface/peft#1410, huggingface/trl#6700, huggingface/trl#3926
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.calls import Call
+from truetune.source.edits import set_keyword
+from truetune.source.module import Module
+
+LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+
+
+class AdapterLoadedFrozen(SourceRule):
+    code = "TT711"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
+        if not loads or _thawed(module):
+            return
+        for node, call in loads.items():
+            user = next((user for user, given in _trained(module) if _stands_for(module, given, node)), None)
+            if user is not None:
+                yield self.finding(
+                    "the adapter is loaded frozen and given to training: no parameter will be trained",
+                    "load it with is_trainable=True",
+                    evidence=["is_trainable is False by default"],
+                    cases=[at(module, node), at(module, user)],
+                    fix=fix(module, set_keyword(module, call, "is_trainable", "True")),
+                )
+
+
+def _frozen(module: Module, call: Call) -> bool:
+    given = call.argument(3, "is_trainable")
+    return call.lacks("is_trainable", 3) if given is None else module.flow.value(given) is False
+
+
+def _thawed(module: Module) -> bool:
+    """Does the file switch gradients on by itself?"""
+    assigned = (target for node in module.nodes(ast.Assign) for target in node.targets)
+    if any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in assigned):
+        return True
+    return any(module.methods("set_adapter", "requires_grad_", "add_adapter", "load_adapter"))
+
+
+def _trained(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """Models that a trainer is given which trains, and those whose parameters an optimizer gets."""
+    trains = [call.receiver for call in module.methods("train") if call.receiver is not None]
+    for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
+        model = call.argument(0, "model")
+        if model is not None and any(_stands_for(module, receiver, call.node) for receiver in trains):
+            yield call.node, model
+    for call in module.all_calls:
+        if call.args and "optimizer" in module.flow.kinds(call.node):
+            parameters = module.flow.made(call.args[0])
+            if parameters is not None and parameters.method == "parameters" and parameters.receiver is not None:
+                yield call.node, parameters.receiver
+
+
+def _stands_for(module: Module, given: ast.expr, node: ast.AST) -> bool:
+    return any(origin.node is node for origin in module.flow.origins(given))

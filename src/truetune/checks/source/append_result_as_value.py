@@ -1,0 +1,60 @@
+"""The result of `append` is given to a setting: it is None.
+
+## What it does
+It finds `x=names.append(...)` (and `extend`, `insert`, `sort`, `update`) among the settings of LoRA and trainers.
+
+## Why it is bad
+These methods change their list and return None, so the setting is not made: the module is not saved, or not trained.
+
+## Example
+```python
+from peft import LoraConfig
+
+targets = ["q_proj", "v_proj"]
+config = LoraConfig(target_modules=targets, modules_to_save=targets.append("score"))
+```
+
+## Use instead
+```python
+from peft import LoraConfig
+
+targets = ["q_proj", "v_proj"]
+config = LoraConfig(target_modules=targets, modules_to_save=["score"])
+```
+
+## Fix safety
+There is none: what was to be in the list is not known.
+
+## References
+- huggingface/peft#577
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+
+CHANGES = ("append", "extend", "insert", "sort", "reverse", "update", "add", "remove", "clear")
+
+
+class AppendResultAsValue(SourceRule):
+    code = "TT713"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.all_calls:
+            if not module.flow.kinds(call.node) & {"lora", "arguments", "trainer"}:
+                continue
+            for name, given in call.keywords.items():
+                made = module.flow.made(given)
+                if made is not None and made.method in CHANGES and made.receiver is not None:
+                    if module.flow.function(made.node.func) is None:
+                        yield self.finding(
+                            f"{name} is the result of {made.method}(), which is None",
+                            f"write the list itself for {name}",
+                            cases=[at(module, made.node), at(module, call.node)],
+                        )

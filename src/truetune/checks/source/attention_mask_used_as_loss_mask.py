@@ -1,0 +1,70 @@
+"""Tokens are taken out of the attention mask to keep them out of the loss.
+
+## What it does
+Looks for a part of `attention_mask` that is set to 0 by position (`attention_mask[:, :prompt_length] = 0`).
+
+## Why it is bad
+The attention mask decides what the model sees, not what it learns: the answer is then trained without its prompt, and
+the prompt stays in the loss.
+
+## Example
+```python
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+batch = tokenizer(["Q: 1+1? A: 2"], return_tensors="pt")
+prompt_length = 6
+batch["attention_mask"][:, :prompt_length] = 0
+```
+
+## Use instead
+```python
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+batch = tokenizer(["Q: 1+1? A: 2"], return_tensors="pt")
+prompt_length = 6
+batch["labels"] = batch["input_ids"].clone()
+batch["labels"][:, :prompt_length] = -100
+```
+
+## Fix safety
+Not mechanical: the labels must exist. Cutting pads out of the mask by position is right where it is meant.
+
+## References
+- huggingface/transformers: the glossary's "attention mask"; `labels` set to -100 are ignored
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+
+
+class AttentionMaskUsedAsLossMask(SourceRule):
+    code = "TT752"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for node in module.nodes(ast.Assign):
+            target = node.targets[0]
+            if not isinstance(target, ast.Subscript) or module.flow.value(node.value) not in (0, False):
+                continue
+            parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+            head = isinstance(parts[-1], ast.Slice) and parts[-1].lower is None and parts[-1].upper is not None
+            if head and _is_mask(target.value) and "prompt" in ast.unparse(parts[-1]).lower():
+                yield self.finding(
+                    "the prompt is taken out of the attention mask: the model can't see it, and still learns it",
+                    "set the labels of the prompt to -100, and leave the attention mask alone",
+                    cases=[at(module, node)],
+                )
+
+
+def _is_mask(node: ast.expr) -> bool:
+    name = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
+    return name == "attention_mask" or ast.unparse(node).endswith("attention_mask")

@@ -1,0 +1,76 @@
+"""The embedding is resized to the tokenizer's length though no token was added.
+
+## What it does
+Looks for `resize_token_embeddings(len(tokenizer))` without a comparison before it and without `pad_to_multiple_of`, in
+a file that adds no token.
+
+## Why it is bad
+Vocabularies are padded (Qwen: 151,936 rows for 151,669 tokens): the call cuts rows off. Engines that expect the padded
+size refuse the checkpoint, and an adapter no longer fits its base.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+model.resize_token_embeddings(len(tokenizer))
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
+    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)
+```
+
+## Fix safety
+Safe where no token was added: the call is then of no use.
+
+## References
+- QwenLM/Qwen#553, huggingface/transformers#25729, huggingface/transformers#32852, huggingface/transformers#33325
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+
+ADDS = (
+    *("add_special_tokens", "add_tokens", "additional_special_tokens", "extra_special_tokens", "setup_chat_format"),
+    *("clone_chat_template", "smart_tokenizer", "PeftModel"),
+)
+"""Signs that there may be more tokens than the model was made for"""
+
+
+class EmbeddingShrunkByResize(SourceRule):
+    code = "TT741"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(name in module.text.replace("add_special_tokens=", "") for name in ADDS):
+            return
+        for call in module.methods("resize_token_embeddings"):
+            length = call.argument(0, "new_num_tokens")
+            guarded = any(isinstance(node, (ast.If, ast.IfExp)) for node in module.parents(call.node))
+            if (
+                call.lacks("pad_to_multiple_of", 1)
+                and not guarded
+                and isinstance(length, ast.Call)
+                and module.flow.name(length.func) == "len"
+                and length.args
+                and "tokenizer" in module.flow.kinds(length.args[0])
+            ):
+                yield self.finding(
+                    "the embedding is resized to len(tokenizer) though no token is added: padded rows are cut off",
+                    "leave the call out, or resize only where the tokenizer is longer than the embedding",
+                    cases=[at(module, call.node)],
+                )

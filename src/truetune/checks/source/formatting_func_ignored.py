@@ -1,0 +1,118 @@
+"""`formatting_func` is given together with rows of messages: TRL ignores it.
+
+## What it does
+It finds an `SFTTrainer` with a `formatting_func` whose rows have a `messages` column: the function reads it, or the
+data set in the file has it.
+
+## Why it is bad
+The chat template of `messages` is trained on, and what the function writes is dropped without a message.
+
+## Example
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+
+def write(row):
+    return "### Question: " + row["messages"][0]["content"] + " ### Answer: " + row["messages"][1]["content"]
+
+
+SFTTrainer("some/model", train_dataset=load_dataset("some/chats", split="train"), formatting_func=write).train()
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+
+def write(row):
+    return {"text": "### Question: " + row["messages"][0]["content"] + " ### Answer: " + row["messages"][1]["content"]}
+
+
+rows = load_dataset("some/chats", split="train")
+SFTTrainer("some/model", train_dataset=rows.map(write, remove_columns=rows.column_names)).train()
+```
+
+## Fix safety
+There is no fix: it is the writer who knows which of the two forms was meant.
+
+## References
+- huggingface/trl#2915, huggingface/trl#3140, unslothai/unsloth#1802
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+
+class FormattingFuncIgnored(SourceRule):
+    code = "TT706"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls("trl.SFTTrainer"):
+            given = call.keywords.get("formatting_func")
+            if given is None or module.flow.value(given) is None:
+                continue
+            function = module.flow.function(given)
+            seen = _reads_messages(function) if function is not None else None
+            if seen is None and (data := call.keywords.get("train_dataset")) is not None:
+                seen = _has_messages(module, data)
+            if seen is None:
+                continue
+            same = function is not None and _only_renders(module, function)
+            yield self.finding(
+                "formatting_func is ignored: the rows have a messages column, and TRL renders those by its template",
+                "map the rows to a text column yourself and remove messages, or leave formatting_func out",
+                severity="info" if same else "error",
+                evidence=["the function renders the same template: the text is the same"] if same else [],
+                cases=[at(module, given, "formatting_func=" + module.text_of(given)), at(module, seen)],
+            )
+
+
+def _reads_messages(function: ast.AST) -> ast.AST | None:
+    """Where a function reads the column `messages` of its first parameter."""
+    arguments = getattr(function, "args", None)
+    names = [a.arg for a in arguments.args if a.arg not in ("self", "cls")] if arguments is not None else []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and names[:1] == [node.value.id]:
+            if isinstance(node.slice, ast.Constant) and node.slice.value == "messages":
+                return node
+    return None
+
+
+def _only_renders(module: Module, function: ast.AST) -> bool:
+    """Does the function do nothing but `return tokenizer.apply_chat_template(row["messages"], tokenize=False)`?"""
+    returned = [function.body] if isinstance(function, ast.Lambda) else module.flow.returns.get(function, [])
+    nodes = [origin.node for value in returned for origin in module.flow.origins(value)]
+    return bool(nodes) and all(
+        isinstance(node, ast.Call)
+        and "chat" in module.flow.kinds(node)
+        and not module.flow.call(node).keywords.keys() - {"tokenize", "add_generation_prompt"}
+        for node in nodes
+    )
+
+
+def _has_messages(module: Module, data: ast.expr) -> ast.AST | None:
+    """Where a dataset of the file gets its column `messages`: a literal, or the last function that it is mapped by."""
+    for origin in module.flow.origins(data):
+        if not isinstance(origin.node, ast.Call):
+            continue
+        call = module.flow.call(origin.node)
+        if call.named("datasets.*Dataset.from_list", "datasets.*Dataset.from_dict") and call.args:
+            for literal in ast.walk(next(iter(module.flow.origins(call.args[0]))).node):
+                if isinstance(literal, ast.Constant) and literal.value == "messages":
+                    return literal
+        elif call.method == "map" and (given := call.argument(0, "function")) is not None:
+            for value in module.flow.returns.get(module.flow.function(given) or given, []):
+                if "messages" in module.flow.entries(value)[0]:
+                    return value
+    return None

@@ -1,0 +1,88 @@
+"""What the rules on generation ask of a call of `generate`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.source.values import UNKNOWN
+
+
+class Encoded(NamedTuple):
+    """The tokenizer call that ids come from."""
+
+    call: Call
+    pads: bool
+    """It pads a batch"""
+    direct: bool
+    """The ids are spelled as its `input_ids`, where `attention_mask` can stand too"""
+
+
+def generations(module: Module) -> Iterator[Call]:
+    """Calls of `generate` of a model."""
+    return (
+        call for call in module.methods("generate") if call.receiver and "model" in module.flow.kinds(call.receiver)
+    )
+
+
+def is_causal(module: Module, model: ast.expr) -> bool:
+    """Is it a causal language model, as far as the file says?"""
+    made = (origin.node for origin in module.flow.origins(model))
+    return any("CausalLM" in ast.unparse(node.func) for node in made if isinstance(node, ast.Call))
+
+
+def ids_of(call: Call) -> ast.expr | None:
+    """The ids that `generate` is given as such."""
+    return call.argument(0, "inputs") or call.keywords.get("input_ids")
+
+
+def lacks(module: Module, call: Call, name: str) -> bool:
+    """Is this argument certainly not given, where `**` spreads nothing but encodings?"""
+    spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    unknown = call.open and not (spread and all(_is_encoding(module, value) for value in spread))
+    return not unknown and name not in call.keywords
+
+
+def _is_encoding(module: Module, value: ast.expr) -> bool:
+    return "encoding" in module.flow.kinds(_bare(value)) or any(
+        isinstance(o.node, ast.expr) and "encoding" in module.flow.kinds(_bare(o.node))
+        for o in module.flow.origins(value)
+    )
+
+
+def padded(module: Module, ids: ast.expr) -> Encoded | None:
+    """The call of a tokenizer whose `input_ids` these are; None where they come from elsewhere."""
+    for origin in module.flow.origins(_bare(ids)):
+        inner = _bare(origin.node) if isinstance(origin.node, ast.expr) else None
+        if not isinstance(inner, (ast.Attribute, ast.Subscript)) or _part(inner) != "input_ids":
+            continue
+        for source in module.flow.origins(inner.value):
+            node = _bare(source.node) if isinstance(source.node, ast.expr) else source.node
+            if isinstance(node, ast.Call) and "encoding" in module.flow.kinds(node):
+                call = module.flow.call(node)
+                return Encoded(call, pads(module, call), module.text_of(ids).count("input_ids") == 1)
+    return None
+
+
+def pads(module: Module, call: Call) -> bool:
+    """Does this call of a tokenizer pad?"""
+    value = module.flow.value(call.keywords.get("padding"))
+    return value is not UNKNOWN and value not in (None, False, "do_not_pad")
+
+
+def _bare(node: ast.expr) -> ast.expr:
+    """Without `.to(...)`, `.cuda()` and the like."""
+    while (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda", "cpu")
+    ):
+        node = node.func.value
+    return node
+
+
+def _part(node: ast.Attribute | ast.Subscript) -> object:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.slice.value if isinstance(node.slice, ast.Constant) else None

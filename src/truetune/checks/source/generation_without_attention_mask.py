@@ -1,0 +1,68 @@
+"""Ids are given to generate without their attention mask.
+
+## What it does
+Looks for `model.generate(ids)` where no attention mask is given. Where the ids come from a tokenizer call that pads, it
+is a warning; else, where one row may be all there is, a note.
+
+## Why it is bad
+transformers guesses the mask from the pad token, and not where pad is also EOS: then pads are attended as if they were
+text, and short rows of a batch get other answers than alone.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+batch = tokenizer(["Hi", "How do you do?"], padding=True, return_tensors="pt")
+out = model.generate(batch["input_ids"], max_new_tokens=20)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+batch = tokenizer(["Hi", "How do you do?"], padding=True, return_tensors="pt")
+out = model.generate(batch["input_ids"], max_new_tokens=20, attention_mask=batch["attention_mask"])
+```
+
+## Fix safety
+Safe: the tokenizer made the mask together with the ids.
+
+## References
+- huggingface/open_asr_leaderboard#54, QwenLM/Qwen3#267, BAAI-DCAI/M3D#15
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import generations, ids_of, padded
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import set_keyword
+
+
+class GenerationWithoutAttentionMask(SourceRule):
+    code = "TT735"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in generations(module):
+            ids = ids_of(call)
+            encoding = padded(module, ids) if ids is not None else None
+            if ids is None or encoding is None or not call.lacks("attention_mask"):
+                continue
+            mask = module.text_of(ids).replace("input_ids", "attention_mask")
+            yield self.finding(
+                "generate gets ids without their attention mask" + (", and they are padded" if encoding.pads else ""),
+                "give it the attention_mask that the tokenizer made, or the whole encoding (**encoding)",
+                severity="warning" if encoding.pads else "info",
+                evidence=[f"the ids come from line {module.place(encoding.call.node)[0]}"],
+                cases=[at(module, call.node)],
+                fix=fix(module, set_keyword(module, call, "attention_mask", mask)) if encoding.direct else None,
+            )

@@ -1,0 +1,77 @@
+"""A hand-written loop never clears its gradients.
+
+## What it does
+Looks for a loop with `backward()` and `optimizer.step()` in a file that calls `zero_grad` nowhere.
+
+## Why it is bad
+Each step adds the gradients of all batches before it: the direction is that of long ago, the size grows, and the loss
+wanders or diverges.
+
+## Example
+```python
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+```
+
+## Use instead
+```python
+from torch.optim import AdamW
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Safe: the gradients of a step are of no use after it.
+
+## References
+- pytorch/pytorch: `torch.optim.Optimizer.zero_grad`
+- pytorch/examples: every training loop there
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import insert_after
+
+
+class GradientsNeverCleared(SourceRule):
+    code = "TT751"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if "zero_grad" in module.text or ".grad = None" in module.text:
+            return
+        for call in module.methods("step"):
+            if call.receiver is None or "optimizer" not in module.flow.kinds(call.receiver):
+                continue
+            loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
+            statement = module.statement(call.node)
+            if loop is not None and statement is not None and any(map(is_backward, ast.walk(loop))):
+                name = module.text_of(call.receiver)
+                yield self.finding(
+                    f"{name} steps in a loop, and nothing clears the gradients",
+                    f"call {name}.zero_grad() after each step",
+                    cases=[at(module, call.node)],
+                    fix=fix(module, insert_after(module, statement, f"{name}.zero_grad()")),
+                )

@@ -1,0 +1,104 @@
+"""Which columns of the rows a collator or a loss reads."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+FORWARD = frozenset(
+    ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds", "labels", "label",
+     "label_ids", "past_key_values", "cache_position", "logits_to_keep", "num_items_in_batch", "use_cache",
+     "output_attentions", "output_hidden_states", "return_dict", "decoder_input_ids", "decoder_attention_mask",
+     "decoder_inputs_embeds", "encoder_outputs", "cross_attn_head_mask", "head_mask", "pixel_values",
+     "pixel_mask", "pixel_attention_mask", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
+     "image_sizes", "input_features", "input_values", "feature_attention_mask", "bbox", "start_positions",
+     "end_positions", "mm_token_type_ids", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
+     "seq_idx", "next_sentence_label", "mc_token_ids", "mc_labels", "global_attention_mask", "langs",
+     "class_labels", "mask_labels", "bool_masked_pos", "interpolate_pos_encoding")
+)  # fmt: skip
+"""What text models of transformers take"""
+Keys = dict[str, ast.AST]
+
+
+def read_by_collator(module: Module, collator: ast.expr) -> Keys:
+    """Keys that a collator of the file reads from its rows; nothing where it is not in the file."""
+    function: ast.AST | None = module.flow.function(collator)
+    if function is None:
+        function = next(
+            (
+                item
+                for origin in module.flow.origins(collator)
+                if isinstance(origin.node, ast.Call)
+                for made in module.flow.origins(origin.node.func)
+                if isinstance(made.node, ast.ClassDef)
+                for item in made.node.body
+                if isinstance(item, ast.FunctionDef) and item.name in ("__call__", "torch_call")
+            ),
+            None,
+        )
+    parameters = _parameters(function)
+    if function is None or not parameters:
+        return {}
+    return {
+        key: node
+        for base, key, node in _reads(function)
+        for origin in module.flow.origins(base)
+        if isinstance(base, ast.Name) and origin.element and _is(module, origin.node, parameters[0])
+    }
+
+
+def read_by_loss(module: Module, trainer: Call) -> Keys:
+    """Keys of `inputs` that the `compute_loss` of a trainer class of the file reads."""
+    found: Keys = {}
+    for origin in module.flow.origins(trainer.node.func):
+        for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
+            parameters = _parameters(item) if getattr(item, "name", "") == "compute_loss" else []
+            if len(parameters) > 1:
+                written = {key for base, key in _writes(item) if base == parameters[1].arg}
+                found |= {
+                    key: node
+                    for base, key, node in _reads(item)
+                    if isinstance(base, ast.Name) and base.id == parameters[1].arg and key not in written
+                }
+    return found
+
+
+def _is(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
+    """Is this the parameter, or a name that stands for it?"""
+    return node is parameter or any(origin.node is parameter for origin in module.flow.origins(node))
+
+
+def _parameters(function: ast.AST | None) -> list[ast.arg]:
+    arguments = getattr(function, "args", None)
+    return [a for a in arguments.args if a.arg != "self"] if isinstance(arguments, ast.arguments) else []
+
+
+def _reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
+    """`x["key"]`, `x.get("key")` and `x.pop("key")` in a function, as (x, key, node)."""
+    found: list[tuple[ast.expr, str, ast.AST]] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            base, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+            if not node.args:
+                continue
+            base, key = node.func.value, node.args[0]
+        else:
+            continue
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            found.append((base, key.value, node))
+    return found
+
+
+def _writes(function: ast.AST) -> list[tuple[str, str]]:
+    return [
+        (node.value.id, node.slice.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ]

@@ -1,0 +1,75 @@
+"""What source says on labels: collators that mask by id, labels made by hand, tokenizer calls that pad."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LM_COLLATORS = ("transformers.DataCollatorForLanguageModeling", "trl.DataCollatorForCompletionOnlyLM")
+"""Rebuild the labels from input_ids, and mask every pad id"""
+
+
+def lm_collators(module: Module) -> Iterator[Call]:
+    """Collators of causal language modelling that mask by id; not those that the file derives and so may mend."""
+    for call in module.calls(*LM_COLLATORS):
+        if module.flow.name(call.node.func) is None:
+            continue
+        if call.named("trl.*") or module.flow.value(call.argument(1, "mlm")) is False:
+            yield call
+
+
+def ignored_label(module: Module, node: ast.AST) -> bool:
+    """Is it -100?"""
+    value = module.flow.value(node) if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute)) else None
+    return type(value) is int and value == -100
+
+
+def holds_ignored_label(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(n, (ast.UnaryOp, ast.Name)) and ignored_label(module, n) for n in ast.walk(node))
+
+
+def masks_by_id(module: Module) -> Iterator[ast.AST]:
+    """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss ignores that id."""
+    for compare in module.nodes(ast.Compare):
+        sides = [compare.left, *compare.comparators]
+        if isinstance(compare.ops[0], (ast.Eq, ast.NotEq)) and any(is_pad_id(module, side) for side in sides):
+            around = next((n for n in module.parents(compare) if _whole(n)), None)
+            if around is not None and holds_ignored_label(module, around):
+                yield compare
+    for call in module.all_calls:
+        ignored = call.keywords.get("ignore_index")
+        if ignored is not None and is_pad_id(module, ignored):
+            yield call.node
+
+
+def _whole(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.ListComp))
+
+
+def is_pad_id(module: Module, node: ast.expr) -> bool:
+    return any(
+        isinstance(origin.node, ast.Attribute) and origin.node.attr == "pad_token_id"
+        for origin in module.flow.origins(node)
+    )
+
+
+def padded(module: Module, node: ast.AST) -> Call | None:
+    """The tokenizer call with padding whose result this is."""
+    for origin in module.flow.origins(node):
+        if isinstance(origin.node, ast.Call) and "encoding" in module.flow.kinds(origin.node):
+            call = module.flow.call(origin.node)
+            if module.flow.value(call.keywords.get("padding")) in (True, "max_length", "longest"):
+                return call
+    return None
+
+
+def column(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """`x["labels"]` or `x.labels` as (x, "labels")."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.value, node.slice.value
+    if isinstance(node, ast.Attribute) and node.attr in ("input_ids", "labels", "attention_mask"):
+        return node.value, node.attr
+    return None

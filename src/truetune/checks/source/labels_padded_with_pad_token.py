@@ -1,0 +1,70 @@
+"""Labels are padded with the pad token's id.
+
+## What it does
+Looks for `pad_sequence(labels, padding_value=tokenizer.pad_token_id)` and the like: labels padded with something else
+than -100.
+
+## Why it is bad
+Pads are then supervised: the loss falls with every pad, and the model learns to write pads.
+
+## Example
+```python
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+
+
+def collate(rows):
+    labels = [row["labels"] for row in rows]
+    return {"labels": pad_sequence(labels, batch_first=True, padding_value=tokenizer.pad_token_id)}
+```
+
+## Use instead
+```python
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+
+
+def collate(rows):
+    labels = [row["labels"] for row in rows]
+    return {"labels": pad_sequence(labels, batch_first=True, padding_value=-100)}
+```
+
+## Fix safety
+Safe: -100 is what the loss leaves out.
+
+## References
+- JulesBelveze/bert-squeeze#80, Blaizzy/mlx-vlm#1392
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import replace
+
+
+class LabelsPaddedWithPadToken(SourceRule):
+    code = "TT753"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls("torch.nn.utils.rnn.pad_sequence"):
+            rows, filler = call.argument(0, "sequences"), call.argument(2, "padding_value")
+            if rows is None or filler is None or "label" not in ast.unparse(rows).lower():
+                continue
+            if "pad_token_id" in ast.unparse(filler) and "-100" not in module.text:
+                yield self.finding(
+                    "labels are padded with the pad token's id: pads are supervised",
+                    "pad labels with -100",
+                    cases=[at(module, call.node)],
+                    fix=fix(module, replace(module, filler, "-100")),
+                )

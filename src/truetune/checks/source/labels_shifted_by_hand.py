@@ -1,0 +1,111 @@
+"""Labels are shifted by hand for a model that shifts them itself.
+
+## What it does
+Looks for labels that are the ids from position 1 on (`ids[1:] + [-100]`, `ids[:, 1:]`, `torch.roll(ids, -1)`) beside
+the ids themselves, given to a transformers model or in a row for a trainer.
+
+## Why it is bad
+The model shifts once more: each position learns the token after the next. The loss is perfect, the output is nonsense.
+
+## Example
+```python
+from transformers import AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+
+
+def encode(row):
+    ids = tokenizer(row["text"])["input_ids"]
+    return {"input_ids": ids, "labels": ids[1:] + [-100]}
+
+
+trainer = Trainer(model="model", train_dataset=[encode({"text": "Hi"})])
+```
+
+## Use instead
+```python
+from transformers import AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+
+
+def encode(row):
+    ids = tokenizer(row["text"])["input_ids"]
+    return {"input_ids": ids, "labels": list(ids)}
+
+
+trainer = Trainer(model="model", train_dataset=[encode({"text": "Hi"})])
+```
+
+## Fix safety
+Models of transformers, and the trainers on them, want labels that stand at the position of their own token.
+
+## References
+- huggingface/transformers#47394, huggingface/transformers#37830, InternLM/InternLM#318, allenai/open-instruct#1549
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+
+class LabelsShiftedByHand(SourceRule):
+    code = "TT746"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for labels, ids in _pairs(module):
+            shifted = next((found for o in module.flow.origins(labels) if (found := _moved(o.node))), None)
+            if shifted is not None and ids is not None and not _cut(module, ids):
+                yield self.finding(
+                    "labels are shifted by hand, and the model shifts them again: each position learns the token after "
+                    "the next",
+                    "give labels that stand where their tokens stand: a copy of the ids, -100 where nothing is learned",
+                    cases=[at(module, labels)],
+                )
+
+
+def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
+    trains = any("trainer" in module.flow.kinds(call.node) for call in module.all_calls)
+    for node in module.nodes(ast.Dict) if trains else ():
+        entries = {k.value: v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant)}
+        if "labels" in entries and "input_ids" in entries:
+            yield entries["labels"], entries["input_ids"]
+    for call in module.all_calls:
+        if "labels" in call.keywords and "model" in module.flow.kinds(call.node.func):
+            yield call.keywords["labels"], call.argument(0, "input_ids")
+
+
+def _moved(node: ast.AST) -> ast.AST | None:
+    """`x[1:]`, `x[:, 1:]`, alone or with a filler behind, or `roll(x, -1)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _moved(node.left)
+    if isinstance(node, ast.Call):
+        func, rest = ast.unparse(node.func), [ast.unparse(a) for a in node.args[1:]]
+        rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]
+        if func.endswith("roll") and rest and rest[0] == "-1":
+            return node
+        return _moved(node.func.value) if isinstance(node.func, ast.Attribute) and not node.args else None
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        last = parts[-1]
+        if isinstance(last, ast.Slice) and last.lower is not None and ast.unparse(last.lower) == "1" and not last.upper:
+            return node
+    return None
+
+
+def _cut(module: Module, ids: ast.expr) -> bool:
+    """Are the ids cut before their last? Then a loss of the user's own may be meant."""
+    return any(
+        isinstance(part, ast.Slice) and part.upper is not None and ast.unparse(part.upper) == "-1"
+        for origin in module.flow.origins(ids)
+        for part in ast.walk(origin.node)
+    )

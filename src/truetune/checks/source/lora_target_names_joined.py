@@ -1,0 +1,86 @@
+"""A comma is missing in `target_modules`: two names became one that matches nothing.
+
+## What it does
+It finds string literals side by side in the lists of names that a `LoraConfig` is given.
+
+## Why it is bad
+Python joins them (`"k_proj" "v_proj"` is `"k_projv_proj"`). peft stops only when no name matches at all, so neither of
+the two modules gets an adapter, without a message.
+
+## Example
+```python
+from peft import LoraConfig
+
+config = LoraConfig(r=8, target_modules=["q_proj", "k_proj" "v_proj"])
+```
+
+## Use instead
+```python
+from peft import LoraConfig
+
+config = LoraConfig(r=8, target_modules=["q_proj", "k_proj", "v_proj"])
+```
+
+## Fix safety
+Safe: the comma is put in.
+
+## References
+- vvvvvjdy/D-OPSD#5
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import Change, Changes
+from truetune.source.module import Module
+
+LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
+
+
+class LoraTargetNamesJoined(SourceRule):
+    code = "TT712"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.all_calls:
+            if "lora" not in module.flow.kinds(call.node):
+                continue
+            for name in LISTS:
+                for node in _names(module, call.keywords.get(name)):
+                    changes = _commas(module, node)
+                    if changes:
+                        yield self.finding(
+                            f"a comma is missing in {name}: {node.value!r} is one name",
+                            "put a comma between the names",
+                            cases=[at(module, node), at(module, call.node)],
+                            fix=fix(module, changes),
+                        )
+
+
+def _names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
+    for origin in module.flow.origins(given) if given is not None else ():
+        if isinstance(origin.node, (ast.List, ast.Tuple, ast.Set)):
+            yield from (n for n in origin.node.elts if isinstance(n, ast.Constant) and isinstance(n.value, str))
+
+
+def _commas(module: Module, node: ast.Constant) -> Changes:
+    """A comma behind each literal of several that form one string."""
+    start, end = module.span(node)
+    text = module.text[start:end]
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(f"({text})", newline="").readline))
+    except (tokenize.TokenError, SyntaxError):
+        return ()
+    ends = [starts[t.end[0] - 1] + t.end[1] - (t.end[0] == 1) for t in tokens if t.type == tokenize.STRING]
+    return tuple(Change(start + at, start + at, ",") for at in ends[:-1])

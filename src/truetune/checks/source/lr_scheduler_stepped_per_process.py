@@ -1,0 +1,117 @@
+"""A prepared scheduler is built over the length of a prepared loader: it ends after 1/N of the run on N processes.
+
+## What it does
+It finds schedules that are given to `accelerator.prepare` and whose length is that of a loader which was prepared
+before, without `num_processes`.
+
+## Why it is bad
+A prepared scheduler steps N times for each step, and a prepared loader is N times shorter. On several GPUs the rate is
+zero for most of the run; on one nothing shows.
+
+## Example
+```python
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import get_scheduler
+
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(rows, batch_size=8))
+scheduler = get_scheduler("linear", optimizer, 0, num_training_steps=len(loader) * 3)
+scheduler = accelerator.prepare(scheduler)
+```
+
+## Use instead
+```python
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import get_scheduler
+
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(rows, batch_size=8))
+scheduler = get_scheduler("linear", optimizer, 0, num_training_steps=len(loader) * 3 * accelerator.num_processes)
+scheduler = accelerator.prepare(scheduler)
+```
+
+## Fix safety
+Safe: on one process nothing changes.
+
+## References
+- huggingface/accelerate#2926, huggingface/accelerate#1382, huggingface/transformers#24088
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.checks.source.schedules import expressions, lengths, schedules
+from truetune.source.calls import Call
+from truetune.source.edits import replace
+from truetune.source.module import Module
+
+
+class LrSchedulerSteppedPerProcess(SourceRule):
+    code = "TT709"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call, total in schedules(module):
+            accelerator = _prepared_by(module, call)
+            if accelerator is None or _knows_processes(module, total):
+                continue
+            prepared = [node for node in lengths(module, total) if _prepared(module, node.args[0])]
+            if prepared:
+                text = f"{module.text_of(accelerator)}.num_processes"
+                whole = module.text_of(total)
+                product = isinstance(total, (ast.Name, ast.Attribute, ast.Call, ast.Constant)) or (
+                    isinstance(total, ast.BinOp) and isinstance(total.op, ast.Mult)
+                )
+                yield self.finding(
+                    "the schedule is as long as the prepared loader, and a prepared scheduler steps once for each "
+                    "process: on N GPUs it ends after 1/N of the run",
+                    f"multiply its length by {text}, or do not prepare the scheduler",
+                    cases=[at(module, total), at(module, prepared[0])],
+                    fix=fix(module, replace(module, total, f"{whole if product else f'({whole})'} * {text}")),
+                )
+
+
+def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
+    """The accelerator that a schedule is given to, where it steps the schedule for each process."""
+    for call in module.methods("prepare", "prepare_scheduler"):
+        if call.receiver is None or "accelerator" not in module.flow.kinds(call.receiver):
+            continue
+        if not any(o.node is schedule.node for argument in call.args for o in module.flow.origins(argument)):
+            continue
+        made = module.flow.made(call.receiver)
+        if (
+            made is not None
+            and not made.open
+            and not {"split_batches", "step_scheduler_with_optimizer"} & {*made.keywords}
+        ):
+            return None if "dataloader_config" in made.keywords else call.receiver
+    return None
+
+
+def _knows_processes(module: Module, total: ast.expr) -> bool:
+    words = ("num_processes", "world_size", "get_world_size")
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr in words) or (isinstance(n, ast.Name) and n.id in words)
+        for node in expressions(module, total)
+        for n in ast.walk(node)
+    )
+
+
+def _prepared(module: Module, node: ast.expr) -> bool:
+    """Is it, here, what `prepare` returned?"""
+    origins = module.flow.origins(node)
+    return bool(origins) and all(
+        isinstance(o.node, ast.Call)
+        and isinstance(o.node.func, ast.Attribute)
+        and o.node.func.attr in ("prepare", "prepare_data_loader")
+        and "accelerator" in module.flow.kinds(o.node.func.value)
+        for o in origins
+    )

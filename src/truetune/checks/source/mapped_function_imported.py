@@ -1,0 +1,72 @@
+"""Dataset.map gets a function of another module of the project, and its cache does not see that module change.
+
+## What it does
+Looks for `dataset.map(function)` where the function is imported from a module that is no known library, and
+`load_from_cache_file` is not off.
+
+## Why it is bad
+`datasets` hashes an imported function by its name. Edit the module, run again: the old rows come back, and the fix seems
+to do nothing.
+
+## Example
+```python
+from datasets import load_dataset
+from .preprocessing import encode
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+rows = rows.map(encode)
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from .preprocessing import encode
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+rows = rows.map(encode, load_from_cache_file=False)
+```
+
+## Fix safety
+Safe: the rows are made anew in each run, which costs its time.
+
+## References
+- huggingface/datasets#3297, huggingface/datasets#6184, huggingface/datasets#8614
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import set_keyword
+from truetune.source.flow import FLAT
+
+LIBRARIES = frozenset(
+    (*FLAT, "torch", "numpy", "pandas", "PIL", "torchvision", "torchaudio", "evaluate", "nltk", "tqdm")
+)
+
+
+class MappedFunctionImported(SourceRule):
+    code = "TT754"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.methods("map", "filter"):
+            function = call.argument(0, "function")
+            if function is None or call.receiver is None or "dataset" not in module.flow.kinds(call.receiver):
+                continue
+            name = module.flow.name(function) if isinstance(function, (ast.Name, ast.Attribute)) else None
+            first = (name or "").lstrip(".").partition(".")[0]
+            known = first in LIBRARIES or first in sys.stdlib_module_names or first in sys.builtin_module_names
+            if name and "." in name and not known and call.lacks("load_from_cache_file"):
+                yield self.finding(
+                    f"the cache of datasets knows {name} by its name alone: rows stay old when its module changes",
+                    "give load_from_cache_file=False while that module changes",
+                    cases=[at(module, call.node)],
+                    fix=fix(module, set_keyword(module, call, "load_from_cache_file", "False")),
+                )

@@ -1,0 +1,63 @@
+"""The model that merge_and_unload returns is thrown away.
+
+## What it does
+Looks for `model.merge_and_unload()` as a statement of its own.
+
+## Why it is bad
+It returns the merged model; the name still holds the wrapper around it. What is saved or served afterwards is not what
+was meant: an adapter's folder, or names that no engine knows.
+
+## Example
+```python
+from peft import AutoPeftModelForCausalLM
+
+model = AutoPeftModelForCausalLM.from_pretrained("adapter")
+model.merge_and_unload()
+model.save_pretrained("merged")
+```
+
+## Use instead
+```python
+from peft import AutoPeftModelForCausalLM
+
+model = AutoPeftModelForCausalLM.from_pretrained("adapter")
+model = model.merge_and_unload()
+model.save_pretrained("merged")
+```
+
+## Fix safety
+Safe: the name then holds the merged model.
+
+## References
+- huggingface/peft#1035, huggingface/peft#868
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import replace
+
+
+class MergeResultDropped(SourceRule):
+    code = "TT743"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.methods("merge_and_unload"):
+            if not isinstance(module.scopes.parent[call.node], ast.Expr) or call.receiver is None:
+                continue
+            name = module.text_of(call.receiver)
+            kept = f"{name} = {module.text_of(call.node)}"
+            simple = isinstance(call.receiver, (ast.Name, ast.Attribute))
+            yield self.finding(
+                f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the wrapper",
+                f"write {kept}",
+                cases=[at(module, call.node)],
+                fix=fix(module, replace(module, call.node, kept)) if simple else None,
+            )

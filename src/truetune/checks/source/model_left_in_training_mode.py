@@ -1,0 +1,88 @@
+"""A model is evaluated or generated from while it is in training mode.
+
+## What it does
+Looks for a file that calls `model.train()`, later generates with the model or runs it under `no_grad`, and never calls
+`eval()`.
+
+## Why it is bad
+Dropout stays on: answers and evaluation losses are noisy and too bad, and a reference model's log-probabilities differ
+from pass to pass.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+model.train()
+out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=20)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+model.train()
+model.eval()
+out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=20)
+```
+
+## Fix safety
+Safe, with `model.train()` before training goes on.
+
+## References
+- huggingface/trl#744, huggingface/trl#2042, eric-mitchell/direct-preference-optimization#34
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
+
+
+class ModelLeftInTrainingMode(SourceRule):
+    code = "TT748"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(module.methods("eval")):
+            return
+        switched = next((call for call in module.methods("train") if _is_model(module, call)), None)
+        if switched is None:
+            return
+        line = switched.node.lineno
+        used = next((call for call in module.all_calls if call.node.lineno > line and _evaluates(module, call)), None)
+        if used is not None:
+            yield self.finding(
+                "the model is used for evaluation in training mode: dropout is on",
+                "call model.eval() before, and model.train() after",
+                cases=[at(module, used.node), at(module, switched.node)],
+            )
+
+
+def _is_model(module: Module, call: Call) -> bool:
+    return call.receiver is not None and "model" in module.flow.kinds(call.receiver) and not call.args
+
+
+def _evaluates(module: Module, call: Call) -> bool:
+    if call.method == "generate" and call.receiver is not None:
+        return "model" in module.flow.kinds(call.receiver)
+    return "model" in module.flow.kinds(call.node.func) and any(
+        isinstance(node, ast.With) and any(_is_no_gradient(module, item.context_expr) for item in node.items)
+        for node in module.parents(call.node)
+    )
+
+
+def _is_no_gradient(module: Module, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and module.flow.name(node.func) in NO_GRADIENT

@@ -1,0 +1,95 @@
+"""A column that the collator or the loss reads is removed before it gets there.
+
+## What it does
+It compares the keys that a `Trainer`'s collator, or its `compute_loss`, reads with what models take, where
+`remove_unused_columns` is on (the default).
+
+## Why it is bad
+The Trainer keeps only columns that are parameters of the model's `forward`. `row.get("weight", 1.0)` is 1.0 for ever.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+class WeightedTrainer(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        weight = inputs.pop("weight", None)
+        outputs = model(**inputs, num_items_in_batch=num_items_in_batch)
+        loss = outputs.loss if weight is None else (outputs.loss * weight).mean()
+        return (loss, outputs) if return_outputs else loss
+
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+WeightedTrainer(model=model, args=TrainingArguments("out"), train_dataset=rows).train()
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+class WeightedTrainer(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        weight = inputs.pop("weight", None)
+        outputs = model(**inputs, num_items_in_batch=num_items_in_batch)
+        loss = outputs.loss if weight is None else (outputs.loss * weight).mean()
+        return (loss, outputs) if return_outputs else loss
+
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+WeightedTrainer(model=model, args=TrainingArguments("out", remove_unused_columns=False), train_dataset=rows).train()
+```
+
+## Fix safety
+Not safe: every other column of the rows reaches the collator as well, and it must cope with them.
+
+## References
+- huggingface/transformers#25054, huggingface/transformers#22119, huggingface/trl#1186, huggingface/trl#2233
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.keys import FORWARD, read_by_collator, read_by_loss
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import set_keyword
+
+TEXT_MODELS = tuple(
+    f"transformers.AutoModelFor{task}.from_*"
+    for task in ("CausalLM", "SequenceClassification", "TokenClassification", "MaskedLM", "Seq2SeqLM")
+)
+"""Classes of which it is known what their forward takes"""
+
+
+class RemoveUnusedColumnsDropsInput(SourceRule):
+    code = "TT707"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module, value = self.subject, self.subject.flow.value
+        for call in module.calls("transformers.Trainer", "transformers.Seq2SeqTrainer"):
+            settings = module.flow.made(call.argument(1, "args"))
+            model = module.flow.made(call.argument(0, "model"))
+            if settings is None or model is None or not model.named(*TEXT_MODELS):
+                continue
+            flag, names = settings.keywords.get("remove_unused_columns"), settings.keywords.get("label_names")
+            kept = [] if names is None else value(names)
+            if settings.open or not (flag is None or value(flag) is True) or not isinstance(kept, list):
+                continue
+            collator = call.argument(2, "data_collator")
+            read = read_by_collator(module, collator) if collator is not None else read_by_loss(module, call)
+            lost = {key: node for key, node in read.items() if key not in FORWARD and key not in kept}
+            if lost:
+                reader = "the collator" if collator is not None else "compute_loss"
+                names_lost = ", ".join(sorted(lost))
+                yield self.finding(
+                    f"{reader} reads {names_lost}, which the Trainer removes: no model takes it",
+                    "set remove_unused_columns=False in the arguments",
+                    evidence=["remove_unused_columns is True by default: only parameters of forward are kept"],
+                    cases=[*(at(module, node) for node in list(lost.values())[:2]), at(module, settings.node)],
+                    fix=fix(module, set_keyword(module, settings, "remove_unused_columns", "False"), safe=False),
+                )

@@ -1,0 +1,73 @@
+"""`model.state_dict` is replaced by an old recipe: the adapter is saved empty.
+
+## What it does
+It finds an assignment to the attribute `state_dict` of a model.
+
+## Why it is bad
+peft filters the adapter's weights when it saves. Where `state_dict` filters them as well, nothing is left: a file of
+443 bytes, and inference equals the base model.
+
+## Example
+```python
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("some/model"), LoraConfig())
+old_state_dict = model.state_dict
+model.state_dict = (lambda self, *_, **__: get_peft_model_state_dict(self, old_state_dict())).__get__(
+    model, type(model)
+)
+model.save_pretrained("adapter")
+```
+
+## Use instead
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("some/model"), LoraConfig())
+model.save_pretrained("adapter")
+```
+
+## Fix safety
+Safe: the assignment goes; `save_pretrained` of a peft model writes the adapter alone.
+
+## References
+- tloen/alpaca-lora#293, tloen/alpaca-lora#334, artidoro/qlora#44, huggingface/transformers#24551
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import delete_statement
+from truetune.source.module import Module
+
+
+class StateDictOverwritten(SourceRule):
+    code = "TT714"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for node in module.nodes(ast.Assign):
+            target = node.targets[0]
+            if isinstance(target, ast.Attribute) and target.attr == "state_dict" and _filters(module, node.value):
+                yield self.finding(
+                    "state_dict is replaced by one that filters the adapter, and peft filters again: the file is empty",
+                    "remove the assignment; save_pretrained of a peft model saves the adapter alone",
+                    cases=[at(module, node)],
+                    fix=fix(module, delete_statement(module, node)),
+                )
+
+
+def _filters(module: Module, value: ast.expr) -> bool:
+    """Does it call `get_peft_model_state_dict`, itself or in a function of the file?"""
+    function = module.flow.function(value)
+    inside = [*ast.walk(value), *(ast.walk(function) if function is not None else ())]
+    names = {module.flow.name(n.func) for n in inside if isinstance(n, ast.Call)}
+    return "peft.get_peft_model_state_dict" in names

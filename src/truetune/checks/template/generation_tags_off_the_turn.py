@@ -1,0 +1,91 @@
+"""The template's generation tags do not hold what inference must produce.
+
+## What it does
+Where the mask comes from `{% generation %}` tags, it renders a probe chat with marks inside the tags, and compares what
+they hold with the inference contract: from the end of the generation prompt through the stop token. A think block that the generation prompt supplies is left to `empty-think-block-supervised`.
+
+## Why it is bad
+Tags that close before the stop token never teach the model to stop. Tags that open before the role header teach it to
+write `assistant` again at the start of each answer. The loss looks healthy in both.
+
+## Example
+```yaml
+spec: {mask_by: generation-tags}
+files:
+  chat_template.jinja: "{% for m in messages %}<|im_start|>{{ m.role }}\\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>\\n{% else %}{{ m.content }}<|im_end|>\\n{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
+```
+
+## Use instead
+```yaml
+spec: {mask_by: generation-tags}
+files:
+  chat_template.jinja: "{% for m in messages %}<|im_start|>{{ m.role }}\\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}\\n{% else %}{{ m.content }}<|im_end|>\\n{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
+```
+
+## Fix safety
+Safe: the tags write nothing; moving them changes the mask alone.
+
+## References
+- huggingface/trl#5988, NVIDIA-NeMo/Automodel#3352, QwenLM/Qwen#446, axolotl-ai-cloud/axolotl#3754
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import DataRule
+from truetune.errors import TemplateError
+from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.template import Template
+
+OPEN, CLOSE = "\ue000", "\ue001"
+"""Private characters that no template writes"""
+OPENS = re.compile(r"\{%-?\s*generation\s*(-?)%\}\n?")
+CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
+
+
+class GenerationTagsOffTheTurn(DataRule):
+    code = "TT214"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        template = self.probes.template
+        if self.spec.mask_by != "generation-tags" or template is None or not template.has_generation_tags:
+            return
+        try:
+            (rendering,) = self.probes.renderings(chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single")
+        except (TemplateError, ValueError):
+            return
+        found = _tagged(self, template)
+        if found is None or found[0] != rendering.text or not rendering.turns or rendering.turns[0].stop_start < 0:
+            return
+        text, start, end = found
+        turn = rendering.turns[0]
+        if end < turn.end and (missed := text[max(end, turn.start) : turn.end].strip()):
+            yield self.finding(
+                "the generation tags close before the turn ends: its stop token is not supervised",
+                "move {% endgeneration %} behind the stop token",
+                evidence=[f"not in the tags: {missed!r}"],
+            )
+        header = re.sub(r"</?think>", "", text[start : turn.start]).strip()
+        if start < turn.start and header:
+            yield self.finding(
+                "the generation tags open before the answer: what the generation prompt supplies is supervised",
+                "move {% generation %} behind the role header",
+                severity="warning",
+                evidence=[f"in the tags: {header!r}"],
+            )
+
+
+def _tagged(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
+    """The probe's text, and where the tags of its answer begin and end; None where there are none."""
+    source = OPENS.sub(lambda m: f"{m[0]}{{{{ '{OPEN}' {m[1]}}}}}", template.source)
+    source = CLOSES.sub(lambda m: f"{{{{{m[1]} '{CLOSE}' }}}}{m[0]}", source)
+    marked = replace(rule.probes, template=Template(source, template.special)).text(chat(QUESTION, ANSWER))
+    if marked is None or (marked.count(OPEN), marked.count(CLOSE)) != (1, 1):
+        return None
+    start, end = marked.index(OPEN), marked.index(CLOSE) - 1
+    return marked.replace(OPEN, "").replace(CLOSE, ""), start, end

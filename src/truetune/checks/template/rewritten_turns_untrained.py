@@ -1,0 +1,84 @@
+"""Turns that the template rewrites are not trained, because all turns are to be one example.
+
+## What it does
+With `history: single`, it counts the assistant turns whose text changes once the next turn follows, and which therefore
+no position of that one example can train as they will be served. Turns that lose their reasoning are told by
+`thinking-stripped-from-history`.
+
+## Why it is bad
+Earlier answers of each chat teach nothing: a template that closes a turn only at the very end leaves all but the last
+answer without a label.
+
+## Example
+```yaml
+spec: {history: single}
+files:
+  chat_template.jinja: "{% for m in messages %}<|im_start|>{{ m.role }}\\n{{ m.content }}{% if loop.last or m.role == 'user' %}<|im_end|>{% endif %}\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
+data:
+  - messages:
+      - {role: user, content: One.}
+      - {role: assistant, content: Two.}
+      - {role: user, content: Three.}
+      - {role: assistant, content: Four.}
+```
+
+## Use instead
+```yaml
+files:
+  chat_template.jinja: "{% for m in messages %}<|im_start|>{{ m.role }}\\n{{ m.content }}{% if loop.last or m.role == 'user' %}<|im_end|>{% endif %}\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}"
+data:
+  - messages:
+      - {role: user, content: One.}
+      - {role: assistant, content: Two.}
+      - {role: user, content: Three.}
+      - {role: assistant, content: Four.}
+```
+
+## Fix safety
+`history: as-served` makes one example per assistant turn, each as inference sees it.
+
+## References
+- huggingface/trl#6433, THUDM/slime#330, NVIDIA-NeMo/Automodel#3024
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.template.thinking_stripped_from_history import reasons
+from truetune.encoding.batch import Batch
+from truetune.render.contract import REWRITTEN
+
+
+class RewrittenTurnsUntrained(DataRule):
+    code = "TT213"
+    severity = "warning"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.turns = self.lost = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        if self.spec.history != "single" or self.spec.learn.what != "assistant":
+            return
+        for row, rendering in batch.examples:
+            for turn in rendering.turns:
+                self.turns += 1
+                if turn.skew == REWRITTEN and not reasons(row.messages[turn.message]):
+                    self.lost += 1
+                    if len(self.cases) < MAX_CASES:
+                        self.cases.append(Case(turn.skew, row.origin, turn.message))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.lost:
+            yield self.finding(
+                f"{self.lost:,} of {self.turns:,} assistant turns are not trained: the template rewrites them once the "
+                "next turn follows",
+                "use `history: as-served`",
+                cases=self.cases,
+                count=self.lost,
+                total=self.turns,
+            )

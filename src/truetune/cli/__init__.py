@@ -1,0 +1,74 @@
+"""The command line: parse, call one public function, draw, exit.
+
+Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input error, 130 interrupted, 141 the reader of the
+output has gone.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+
+import click
+
+import truetune
+from truetune.cli.checking import check, diagnose, lint, show
+from truetune.cli.encoding import encode
+from truetune.cli.learning import demo, explain, rules
+from truetune.cli.planning import plan
+from truetune.errors import TruetuneError
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        return int(commands.main(prog_name="truetune", standalone_mode=False) or 0)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return 130
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        help_on = f" (see {context.command_path} --help)" if context else ""
+        return _failed(error.format_message() + help_on)
+    except TruetuneError as error:
+        return _failed(str(error), debug=bool(os.environ.get("TRUETUNE_DEBUG")))
+    except (BrokenPipeError, SystemExit):  # click and rich turn a broken pipe into SystemExit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except OSError as error:
+        return _failed(f"{error.filename or 'output'}: {error.strerror}", debug=bool(os.environ.get("TRUETUNE_DEBUG")))
+    except Exception as error:
+        return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
+
+
+def _failed(message: str, *, debug: bool = False) -> int:
+    from truetune.report.text import visible
+
+    if debug:
+        traceback.print_exc()
+    for line in message.split("\n"):
+        click.echo(f"truetune: error: {visible(line)}", err=True)
+    return 2
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, invoke_without_command=True
+)
+@click.version_option(truetune.__version__, prog_name="truetune")
+@click.pass_context
+def commands(context: click.Context) -> None:
+    """Show, prove and guarantee what an LLM fine-tune really learns."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in (check, lint, diagnose, plan, show, encode, rules, explain, demo):
+    commands.add_command(command)

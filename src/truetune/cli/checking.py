@@ -1,0 +1,121 @@
+"""The commands that look: check, lint, diagnose, show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from truetune.cli.options import run_of, settings_of, spec_options
+from truetune.cli.output import Delivery, console, report_options
+
+
+@click.command(short_help="Check data, configs, scripts, logs and checkpoints.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@spec_options
+@click.option("--eval-data", multiple=True, help="Evaluation data, compared with the data for leaks. Repeatable.")
+@click.option("--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with.")
+@report_options
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options: Any) -> int:
+    """Check whatever PATH is: what will this fine-tune really learn, or what did it?
+
+    \b
+    data (files, folders, globs), with -t TOKENIZER; a tokenizer or model folder
+    settings: truetune.yaml, Axolotl, LLaMA-Factory, TRL
+    Python scripts, notebooks, folders of them
+    a run's folder or log; an adapter or a saved model
+
+    \b
+    Examples:
+      truetune check chats.jsonl -t path/to/model
+      truetune check data/*.parquet -t path/to/model --max-length 4096 --html report.html
+      truetune check axolotl.yaml
+      truetune check train.py outputs/run-3
+      truetune check                            (settings from truetune.yaml)
+    """
+    from truetune.checks.look import SETTINGS, kinds_of, look
+    from truetune.report.progress import checking
+
+    deliver = Delivery.of(options)
+    kinds = {path: kinds_of(path)[0] for path in paths}
+    if options["config"] is None and (own := [path for path in paths if kinds[path] == "truetune"]):
+        options["config"] = own[0]
+        paths = tuple(path for path in paths if path != own[0])
+    foreign = any(kinds[path] in SETTINGS for path in paths)
+    spec, settings = settings_of(options, quiet=deliver.quiet, here=not foreign)
+    with checking(off=no_progress or deliver.quiet) as progress:
+        report = look(paths, spec, settings=settings, base=base, progress=progress)
+    return deliver(report)
+
+
+@click.command(short_help="Check Python sources and notebooks, and mend them.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--fix", is_flag=True, help="Mend what can be mended without a change of meaning elsewhere.")
+@click.option("--unsafe-fixes", is_flag=True, help="Mend also where the change may need a look.")
+@click.option("--diff", is_flag=True, help="Show the changes and write nothing.")
+@report_options
+def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **options: Any) -> int:
+    """Check Python files and notebooks (PATH: files, or folders of them; default: here) for code that spoils training.
+
+    \b
+    Examples:
+      truetune lint train.py
+      truetune lint --diff src notebooks
+      truetune lint --fix train.py
+    """
+    from truetune.checks.lint import lint as run
+
+    deliver = Delivery.of(options)
+    settings = {name: value for name, value in options.items() if value not in (None, ())}
+    return deliver(run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, **settings))
+
+
+@click.command(short_help="Find out from a run's log what went wrong.")
+@click.argument("run")
+@click.option("--data", multiple=True, help="The run's training data: what its loss should be. Repeatable.")
+@click.option("-t", "--tokenizer", help="The run's tokenizer folder, for --data.")
+@report_options
+def diagnose(run: str, **options: Any) -> int:
+    """Look at the log of RUN: a run's folder or checkpoint (trainer_state.json), TensorBoard files, JSONL, CSV, W&B.
+
+    \b
+    Examples:
+      truetune diagnose outputs/run-3
+      truetune diagnose trainer_log.jsonl --data chats.jsonl -t path/to/model
+    """
+    from truetune.checks.diagnose import diagnose as look
+    from truetune.spec.files import spec_of
+
+    deliver = Delivery.of(options)
+    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    return deliver(look(run, spec=spec))
+
+
+@click.command(short_help="Show a row token by token.")
+@click.argument("data", nargs=-1)
+@spec_options
+@click.option("--row", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Which row, counted from 0 over all files.")  # fmt: skip
+@click.option("--ids", is_flag=True, help="Show the id of each token.")
+def show(row: int, ids: bool, **options: Any) -> int:
+    """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
+
+    DATA may be a place as findings name it: `truetune show chats.jsonl:46 -t path/to/model`.
+    """
+    from truetune.checks.run import view
+    from truetune.report.show import render_view
+
+    line = None
+    if len(options["data"]) == 1 and not Path(options["data"][0]).exists():
+        name, _, number_of_line = options["data"][0].rpartition(":")
+        if name and number_of_line.isdecimal():
+            options["data"], line = (name,), int(number_of_line)
+    views = view(run_of(options), row, line=line)
+    terminal = console()
+    for number, token_view in enumerate(views):
+        if number:
+            terminal.print()
+        render_view(token_view, terminal, ids=ids, number=number)
+    return 0

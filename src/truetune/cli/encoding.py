@@ -1,0 +1,101 @@
+"""`truetune encode`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from truetune.cli.options import run_of, spec_options
+from truetune.cli.output import console
+
+OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
+TRAINERS = ("transformers", "axolotl", "llama-factory")
+
+
+@click.command(short_help="Encode data once: input_ids and labels for any trainer.")
+@click.argument("data", nargs=-1)
+@spec_options
+@click.option(
+    "-o",
+    "--out",
+    metavar="DIR",
+    help="Folder to write, or the URI of one (s3://bucket/folder). Without it: a folder of --cache, named by its key.",
+)
+@click.option("--cache", metavar="DIR", help="Where encoded data is kept and found again (default: the user's cache).")
+@click.option(
+    "--overflow",
+    type=click.Choice(OVERFLOWS),
+    help="An example longer than --max-length: leave it out (default), end the run, leave out its oldest turns "
+    "and then the beginning of its question, or share its turns out.",
+)
+@click.option(
+    "--packing",
+    type=click.Choice(["none", "best-fit"]),
+    help="Several examples in one row of at most --max-length tokens.",
+)
+@click.option(
+    "--content-specials",
+    type=click.Choice(["error", "keep", "text"]),
+    help="Control tokens inside contents: an error (default), encoded as they are, or as plain text.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["error", "skip"]),
+    help="A row that can't be encoded: end the run (default), or write it to rejected.jsonl and go on.",
+)
+@click.option(
+    "--file-format",
+    type=click.Choice(["parquet", "arrow"]),
+    help="Parquet (default), or Arrow as datasets.load_from_disk takes it.",
+)
+@click.option(
+    "--for",
+    "trainer",
+    type=click.Choice(TRAINERS),
+    help="Who reads the rows: transformers (default; TRL too), or a trainer that wants other columns.",
+)
+@click.option("--loss-weights", is_flag=True, default=None, help="Write the messages' weights as a column.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="This machine, or a Ray cluster.",
+)
+@click.option("--dry-run", is_flag=True, help="Encode the first rows only, write nothing, and say what would be.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the folder alone.")
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+def encode(
+    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, quiet: bool, no_progress: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
+
+    \b
+    Examples:
+      truetune encode chats.jsonl -t path/to/model -o encoded
+      truetune encode chats.jsonl -t path/to/model -o packed --max-length 4096 --packing best-fit
+      truetune encode truetune.yaml             (settings from a file)
+    """
+    from truetune.encoding.run import encode as run
+    from truetune.encoding.run import estimate
+    from truetune.report.encoded import render_encoded, render_estimate
+    from truetune.report.progress import encoding
+
+    spec = run_of(options, quiet=quiet)
+    if dry_run:
+        render_estimate(estimate(spec, out, cache=cache), console())
+        return 0
+    try:
+        with encoding(off=no_progress or quiet) as progress:
+            encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
+    except KeyboardInterrupt:
+        click.echo("truetune: interrupted; run the same command again, and it goes on from here", err=True)
+        raise
+    if quiet:
+        click.echo(encoded.folder)
+    else:
+        render_encoded(encoded, console())
+    return 0

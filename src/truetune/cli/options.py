@@ -1,0 +1,113 @@
+"""Options that several commands share, and the settings that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.spec.run import RunSpec
+
+FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
+LEARN = ("assistant", "last", "completion", "all")
+MASKS = ("contract", "generation-tags", "response-marker")
+ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer")
+SETTINGS = (".yaml", ".yml", ".toml")
+
+
+def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that describe a run; each has its field in RunSpec, and in truetune.yaml."""
+    options = [
+        click.option("-t", "--tokenizer", help="Tokenizer folder, or a model of the local hub cache."),
+        click.option("--model", help="Folder of config.json and weights, where it is not the tokenizer's."),
+        click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
+                     help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
+        click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
+                     help="Column names: --map answer=output. Repeatable."),
+        click.option("--template", help="Name of one of the tokenizer's chat templates, or a .jinja file."),
+        click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
+                     help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
+        click.option("--learn", type=click.Choice(LEARN),
+                     help="What is supervised: every assistant turn (default), the last, the completion, or all."),
+        click.option("--no-reasoning", is_flag=True, help="Do not supervise reasoning."),
+        click.option("--no-tool-calls", is_flag=True, help="Do not supervise tool calls."),
+        click.option("--history", type=click.Choice(["as-served", "single"]),
+                     help="One example per turn where the template rewrites history (as-served, default), or one "
+                     "in all."),
+        click.option("--mask-by", type=click.Choice(MASKS), help="How the trainer finds the supervised tokens."),
+        click.option("--response-marker", help="The text before each answer, for a trainer that masks by it."),
+        click.option("--append-eos", is_flag=True, default=None,
+                     help="The trainer appends EOS to plain text (TRL does)."),
+        click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
+                     help="Longest example of the run, in tokens."),
+        click.option("--config", metavar="FILE", help="Settings file; else truetune.yaml here, else [tool.truetune] in "
+                     "pyproject.toml."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def settings_of(options: dict[str, Any], *, quiet: bool = False, here: bool = True) -> tuple[RunSpec, Path | None]:
+    """Command line over settings file (if `here`, also that of the current folder), and the file.
+
+    Raises SpecError or UsageError.
+    """
+    from truetune.spec.files import find_settings, spec_of
+
+    config = options.pop("config")
+    settings, source = find_settings(config, Path()) if here or config is not None else ({}, None)
+    learn = settings.get("learn", {})
+    learn = {"what": learn} if isinstance(learn, str) else learn
+    chosen = {"what": what} if (what := options.pop("learn")) else {}
+    chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
+    encoding = {name: value for name in ENCODING if (value := options.pop(name, None)) is not None}
+    variables = {name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")}
+    given = {
+        "learn": {**learn, **chosen},
+        "encode": {**settings.get("encode", {}), **encoding},
+        "map": {**settings.get("map", {}), **dict(_pairs(options.pop("pairs"), "--map"))},
+        "template_kwargs": {**settings.get("template_kwargs", {}), **variables},
+        **options,
+    }
+    given = {name: value for name, value in given.items() if value not in (None, (), {})}
+    spec = spec_of({**settings, **given}, "command line")
+    if source is not None and not quiet:
+        click.echo(f"settings from {source}", err=True)
+    return spec, source
+
+
+def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
+    for pair in given:
+        name, found, value = pair.partition("=")
+        if not found:
+            raise UsageError(f"{option} {pair}: expected NAME=VALUE")
+        yield name, value
+
+
+def _value(name: str, text: str) -> Any:
+    """JSON, or else the text itself."""
+    import json
+
+    if text in ("True", "False", "None"):
+        raise UsageError(f"--template-kwarg {name}={text}: expected JSON (true, false or null)")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def run_of(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:
+    """`settings_of` for a command that needs data. Raises SpecError or UsageError."""
+    if len(options["data"]) == 1 and options["config"] is None and Path(options["data"][0]).suffix in SETTINGS:
+        (options["config"],), options["data"] = options["data"], ()
+    spec, _ = settings_of(options, quiet=quiet)
+    if not spec.data:
+        command = click.get_current_context().command_path
+        raise UsageError(f"no data is named; give a file after `{command}`, or `data:` in truetune.yaml")
+    return spec

@@ -1,0 +1,65 @@
+"""`truetune plan`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from truetune.cli.output import console
+from truetune.errors import UsageError
+
+
+@click.command(short_help="Estimate the GPU memory of a run, and what to change where it does not fit.")
+@click.argument("path")
+@click.option("--model", metavar="DIR", help="The model's folder or config.json, where PATH does not name it.")
+@click.option("--gpu", metavar="SIZE", help="Memory of one GPU: 24GB.")
+@click.option("--gpus", type=click.IntRange(min=1), metavar="N", help="GPUs, one process each.")
+@click.option("--length", type=click.IntRange(min=1), metavar="TOKENS", help="Longest row; else the run's max_length.")
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
+              help="A training setting over those of PATH: --set per_device_train_batch_size=4 --set lora.r=16. "
+              "Repeatable.")  # fmt: skip
+@click.option("--format", "output_format", type=click.Choice(["terminal", "json"]), default="terminal",
+              help="What to print.")  # fmt: skip
+def plan(
+    path: str, model: str | None, gpu: str | None, gpus: int | None, length: int | None, pairs: tuple[str, ...],
+    output_format: str,
+) -> int:  # fmt: skip
+    """Estimate the peak GPU memory of the run that PATH describes: settings of any stack, a script, or a model folder.
+
+    With --gpu, the exit code is 1 where the run does not fit, and remedies are listed in order.
+
+    \b
+    Examples:
+      truetune plan axolotl.yaml --gpu 24GB
+      truetune plan path/to/model --gpu 80GB --gpus 2 --length 4096 --set lora.r=16
+    """
+    from truetune.checks.planning import config_of
+    from truetune.memory.plan import plan as run
+    from truetune.report.plan import render_plan
+
+    made = run(config_of(path, _nested(pairs)), model=model, gpu_memory=gpu, gpus=gpus, length=length)
+    if output_format == "json":
+        click.echo(json.dumps(made.to_dict(), indent=2))
+    else:
+        render_plan(made, console())
+    return int(made.verdict == "too large")
+
+
+def _nested(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`lora.r=16` as {"lora": {"r": 16}}."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, found, text = pair.partition("=")
+        if not found:
+            raise UsageError(f"--set {pair}: expected NAME=VALUE")
+        *parents, last = name.replace("-", "_").split(".")
+        place = settings
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        try:
+            place[last] = json.loads(text)
+        except ValueError:
+            place[last] = text
+    return settings

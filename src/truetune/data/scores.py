@@ -1,0 +1,40 @@
+"""Scores: what the columns of a row say that the sides of a pair are worth."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from truetune.data.columns import Row
+
+_WORTH = "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward)s?"
+_SIDE = re.compile(rf"(?:(?P<before>chosen|rejected)_{_WORTH}|{_WORTH}_(?P<behind>chosen|rejected))")
+_MARGIN = re.compile(r"(?:(?:score|rating|reward)_)?margin")
+
+
+def scores_of(row: Row) -> tuple[float, float] | None:
+    """(chosen, rejected), or (margin, 0); None where no columns say it. Higher is better."""
+    sides: dict[str, float] = {}
+    margin = None
+    for key, value in row.items():
+        name = str(key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+        if "score" in name or "rating" in name or "reward" in name or name == "margin":
+            number = _number(value)
+            if number is not None and (found := _SIDE.fullmatch(name)):
+                sides.setdefault(found["before"] or found["behind"], number)
+            elif number is not None and _MARGIN.fullmatch(name):
+                margin = number
+    if len(sides) == 2:
+        return sides["chosen"], sides["rejected"]
+    return None if margin is None else (margin, 0.0)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

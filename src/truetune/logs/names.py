@@ -1,0 +1,61 @@
+"""The names under which loggers write the same quantity."""
+
+from __future__ import annotations
+
+STEP = (
+    "step",
+    "global_step",
+    "train/global_step",
+    "trainer/global_step",
+    "current_steps",
+    "global_step/max_steps",
+    "iteration",
+    "iter",
+    "Step",
+    "_step",
+)
+"""Where a record says its step, best first"""
+
+SAME = {
+    "lr": "learning_rate",
+    "train_loss": "loss",
+    "train_loss_step": "loss",
+    "training_loss": "loss",
+    "loss_step": "loss",
+    "val_loss": "eval_loss",
+    "valid_loss": "eval_loss",
+    "validation_loss": "eval_loss",
+    "grad_norm_step": "grad_norm",
+    "gradient_norm": "grad_norm",
+    "total_tokens": "num_tokens",
+    "num_input_tokens_seen": "num_tokens",
+    "tokens": "num_tokens",
+    "throughput": "tokens_per_second",
+    "tokens_per_second_per_gpu": "tokens_per_second",
+    "train_tokens_per_second": "tokens_per_second",
+    "reward_accuracy": "rewards/accuracies",
+    "_timestamp": "wall_time",
+}
+"""Another spelling -> ours"""
+
+RESULTS = {
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "total_flos",
+    "train_tokens_per_second_total",
+}
+"""Figures on the whole run that a record may hold; `train_loss` beside one of them is the mean of the run"""
+
+OVER_TRAINING = (("train/", ""), ("eval/", "eval_"), ("val/", "eval_"), ("valid/", "eval_"), ("validation/", "eval_"))
+
+
+def canonical(name: str) -> str:
+    """Our name for a logged quantity (`train/loss` -> `loss`, `eval/loss` -> `eval_loss`, `lr-AdamW` -> ...)."""
+    for prefix, ours in OVER_TRAINING:
+        if name.startswith(prefix):
+            name = ours + name[len(prefix) :]
+            break
+    if name.startswith("lr-"):
+        return "learning_rate" if "/pg" not in name or name.endswith("/pg1") else name
+    return SAME.get(name, name)

@@ -1,0 +1,174 @@
+"""read_run: the log of a run, whatever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from os import PathLike
+from pathlib import Path
+
+from truetune.errors import DataError
+from truetune.logs.builder import Builder
+from truetune.logs.events import read_events
+from truetune.logs.log import RunLog, checkpoint_step
+from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, read_printed, read_state
+from truetune.logs.wandb_run import read_wandb
+
+STATE = "trainer_state.json"
+LOOKED_FOR = (
+    f"{STATE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "
+    "*.jsonl, metrics.csv, *.log, all_results.json"
+)
+MAX_BYTES = 1 << 32
+Reader = Callable[[Path, Builder], None]
+
+KINDS: tuple[tuple[str, tuple[str, ...], Reader], ...] = (
+    ("TensorBoard", ("*tfevents*",), read_events),
+    ("W&B", ("*.wandb",), read_wandb),
+    ("JSONL", ("*.jsonl", "*.ndjson"), read_jsonl),
+    ("CSV", ("*.csv",), read_csv),
+    ("printed output", ("*.log", "*.txt", "*.out"), read_printed),
+    ("JSON", ("*.json",), read_json),
+)
+"""What a file is by its name; a folder is looked through in the order of `IN_FOLDER`"""
+
+IN_FOLDER: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("JSONL", ("trainer_log.jsonl", "logging.jsonl", "*log*.jsonl", "*metrics*.jsonl")),
+    ("TensorBoard", ("*tfevents*", "runs/*/*tfevents*", "*/*tfevents*", "lightning_logs/*/*tfevents*")),
+    ("W&B", ("*.wandb", "offline-run-*/*.wandb", "wandb/offline-run-*/*.wandb", "wandb/run-*/*.wandb")),
+    ("CSV", ("metrics.csv", "*/metrics.csv", "lightning_logs/*/metrics.csv")),
+    ("printed output", ("files/output.log", "output.log", "*.log", "*.out", "log*.txt")),
+    ("JSON", ("all_results.json", "train_results.json", "files/wandb-summary.json", "wandb-summary.json")),
+)
+
+
+def read_run(path: str | PathLike[str]) -> RunLog:
+    """The log at `path`: a folder of a run, a checkpoint in it, or one file.
+
+    Raises DataError where there is no log, or it can't be read at all; what is cut off or damaged is noted in
+    `RunLog.notes`.
+    """
+    where = Path(path)
+    try:
+        if where.is_dir():
+            return _of_folder(where)
+        if where.is_file():
+            return _of_file(where)
+    except OSError as error:
+        raise DataError(f"{where}: it can't be read ({error.strerror or error})") from None
+    raise DataError(f"{where}: there is no such file or folder; the folder of a run was expected")
+
+
+def is_run(path: str | PathLike[str]) -> bool:
+    """Does a folder hold the log of a run, by the names of its files?"""
+    where = Path(path)
+    return where.is_dir() and (bool(_states(where)) or any(_found(where, globs) for _, globs in IN_FOLDER))
+
+
+def _of_folder(folder: Path) -> RunLog:
+    states = _states(folder)
+    if states:
+        return _of_states(folder, states)
+    for format, globs in IN_FOLDER:
+        for glob in globs:
+            files = _found(folder, (glob,))
+            if files:
+                log = _read(folder, format, _one_run(files, format))
+                if log.curves or format == "JSON":
+                    return log
+    raise DataError(f"{folder}: there is no log of a run in it; looked for {LOOKED_FOR}")
+
+
+def _of_file(path: Path) -> RunLog:
+    for format, globs, _ in KINDS:
+        if any(path.match(glob) for glob in globs):
+            log = _read(path, "transformers" if path.name == STATE else format, [path])
+            if not log.curves and not log.facts:
+                raise DataError(
+                    f'{path}: no record of a run is in it; one like {{"step": 1, "loss": 2.3}} was expected'
+                )
+            return log
+    raise DataError(f"{path}: not known as a log; looked for {LOOKED_FOR}")
+
+
+def _of_states(folder: Path, states: dict[int, Path]) -> RunLog:
+    """The state that knows most steps; an older one where that is cut off."""
+    broken: list[DataError] = []
+    for step in sorted(states, reverse=True):
+        into = Builder(str(folder), "transformers")
+        try:
+            content = load_json(states[step])
+            if not isinstance(content, dict):
+                raise DataError(f"{states[step]}: a trainer_state.json is an object")
+            read_state(content, into)
+        except DataError as error:
+            broken.append(error)
+            continue
+        into.files.append(str(states[step]))
+        for cut in broken:
+            into.note(str(cut))
+        _beside(folder, into)
+        return into.done()
+    raise broken[0]
+
+
+def _states(folder: Path) -> dict[int, Path]:
+    """Step -> trainer_state.json: the folder's own (as if after all others) and those of its checkpoints."""
+    found = {
+        step: state
+        for child in folder.iterdir()
+        if child.is_dir() and (step := checkpoint_step(child)) is not None and (state := child / STATE).is_file()
+    }
+    own = folder / STATE
+    return found | ({max(found, default=0) + 1: own} if own.is_file() else {})
+
+
+def _read(path: Path, format: str, files: list[Path]) -> RunLog:
+    into = Builder(str(path), format)
+    reader = next(reader for name, _, reader in KINDS if name == ("JSON" if format == "transformers" else format))
+    for file in files:
+        if file.stat().st_size > MAX_BYTES:
+            raise DataError(f"{file}: {file.stat().st_size / 1e9:.1f} GB; a log of at most 4 GB was expected")
+        into.part()
+        reader(file, into)
+        into.files.append(str(file))
+    _beside(path if path.is_dir() else path.parent, into)
+    return into.done()
+
+
+def _one_run(files: list[Path], format: str) -> list[Path]:
+    """Of several files those of the newest run: event files share a folder, others stand alone."""
+    newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    if format != "TensorBoard":
+        return [newest]
+    return sorted((file for file in files if file.parent == newest.parent), key=lambda file: file.name)
+
+
+def _beside(folder: Path, into: Builder) -> None:
+    """Facts that stand in other files of the run: its checkpoints, the vocabulary of its model."""
+    steps = sorted(step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None)
+    into.checkpoints = tuple(steps)
+    configs = [folder / "config.json", *(folder / f"checkpoint-{step}" / "config.json" for step in steps[-1:])]
+    for config in configs:
+        if config.is_file() and "vocab_size" not in into.facts:
+            _vocabulary(config, into)
+
+
+def _vocabulary(config: Path, into: Builder) -> None:
+    try:
+        content = load_json(config)
+    except DataError as error:
+        into.note(str(error))
+        return
+    if isinstance(content, dict):
+        text = content.get("text_config")
+        size = content.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
+        if isinstance(size, int):
+            into.facts["vocab_size"] = size
+
+
+def _found(folder: Path, globs: tuple[str, ...]) -> list[Path]:
+    def all_of() -> Iterator[Path]:
+        for glob in globs:
+            yield from (file for file in folder.glob(glob) if file.is_file())
+
+    return list(all_of())

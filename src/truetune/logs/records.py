@@ -1,0 +1,140 @@
+"""Logs of one record a line: JSONL, CSV, what trainers print; and JSON files that hold a list of records."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError
+from truetune.logs.builder import Builder, number
+
+MAX_LINE = 1 << 20
+"""Longer lines are no records."""
+MAX_JSON = 1 << 30
+PRINTED = re.compile(r"\{'[^{}]*\}")
+PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
+PAIR = re.compile(r"([\w./-]+)\s*[:=]\s*(\S+)")
+
+
+def read_jsonl(path: Path, into: Builder) -> None:
+    """One JSON object a line (LLaMA-Factory, ms-swift, torchtune, own loggers)."""
+    for line in _lines(path, into):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            into.note(f"{path.name}: lines that are no JSON")
+            continue
+        if isinstance(record, dict):
+            into.record(record)
+        else:
+            into.note(f"{path.name}: lines that are no records")
+
+
+def read_csv(path: Path, into: Builder) -> None:
+    """A table with a header (Lightning's metrics.csv, litgpt, exports of W&B: `run - train/loss`)."""
+    rows = csv.reader(_lines(path, into))
+    try:
+        header = [_column(name) for name in next(rows, [])]
+        for row in rows:
+            if len(row) > len(header):
+                into.note(f"{path.name}: rows with more cells than the header")
+            into.record({name: cell for name, cell in zip(header, row, strict=False) if name and cell != ""})
+    except csv.Error as error:
+        into.note(f"{path.name}: the rest is left out ({error})")
+
+
+def read_printed(path: Path, into: Builder) -> None:
+    """The output of a trainer: lines with `{'loss': 1.2, ...}` (transformers) or `Step 1 | loss:1.2 lr:2e-5`."""
+    for line in _lines(path, into):
+        for text in line.split("\r"):
+            record = _printed(text)
+            if record:
+                into.record(record)
+
+
+def read_json(path: Path, into: Builder) -> None:
+    """A JSON file: a trainer_state, a list of records, or results (`all_results.json`). Raises DataError."""
+    content = load_json(path)
+    if isinstance(content, dict) and "log_history" in content:
+        read_state(content, into)
+    elif isinstance(content, dict):
+        into.facts.update({k: v for k, v in content.items() if isinstance(v, int | float | str)})
+    else:
+        _each(content, path.name, into)
+
+
+def read_state(state: dict[str, Any], into: Builder) -> None:
+    """The content of a trainer_state.json of transformers."""
+    into.format = "transformers"
+    facts = {name: value for name, value in state.items() if isinstance(value, int | float | str)}
+    into.facts.update(facts)
+    _each(state.get("log_history") or [], "log_history", into)
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file. Raises DataError."""
+    if path.stat().st_size > MAX_JSON:
+        raise DataError(f"{path}: {path.stat().st_size / 1e9:.1f} GB; a log of at most 1 GB was expected")
+    try:
+        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except ValueError as error:
+        raise DataError(
+            f"{path}: it is no JSON ({error}); is it cut off? Take the file of an older checkpoint"
+        ) from None
+    except RecursionError:
+        raise DataError(f"{path}: it is nested too deeply to be a log") from None
+
+
+def _each(records: Any, name: str, into: Builder) -> None:
+    if not isinstance(records, list):
+        raise DataError(f"{into.path}: {name} is {type(records).__name__}; a list of records was expected")
+    for record in records:
+        if isinstance(record, dict):
+            into.record(record)
+        else:
+            into.note(f"{name}: entries that are no records")
+
+
+def _lines(path: Path, into: Builder) -> Iterator[str]:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        while line := file.readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith("\n"):
+                into.note(f"{path.name}: lines longer than {MAX_LINE:,} characters")
+                while line and not line.endswith("\n"):
+                    line = file.readline(MAX_LINE)
+                continue
+            if "\0" in line:
+                into.note(f"{path.name}: lines with null bytes")
+                line = line.replace("\0", "")
+            if "\ufffd" in line:
+                into.note(f"{path.name}: lines that are no UTF-8")
+            yield line
+
+
+def _column(name: str) -> str:
+    """`run-7 - train/loss` -> `train/loss`; nothing for W&B's columns of minima and maxima."""
+    name = name.strip().rpartition(" - ")[2]
+    return "" if name.endswith(("__MIN", "__MAX")) else name
+
+
+def _printed(text: str) -> dict[str, Any] | None:
+    if "{'" in text:
+        for match in PRINTED.findall(text):
+            try:
+                made = ast.literal_eval(re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match))
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+            if isinstance(made, dict) and sum(number(v) is not None for v in made.values()) > 1:
+                return made
+    found = PAIRS.search(text)
+    if found:
+        pairs = {name: value for name, value in PAIR.findall(found[2]) if number(value) is not None}
+        return {"step": found[1], **pairs} if pairs else None
+    return None

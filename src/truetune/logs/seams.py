@@ -1,0 +1,90 @@
+"""Places at which a run was taken up again without what it had: found in the curves themselves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.logs.log import Curve, RunLog
+from truetune.logs.stats import noise, trend
+
+NEAR = 10
+"""Records on each side of a seam that are compared"""
+
+
+class Seam(NamedTuple):
+    """One place where the run started afresh."""
+
+    step: float
+    """The first step after it"""
+    lost: str
+    """`schedule`, `weights`, or `run`"""
+    text: str
+    """What shows it"""
+
+
+def fresh_starts(log: RunLog) -> tuple[Seam, ...]:
+    """Every place where the schedule, the weights or the step count began anew."""
+    found = [*_restarted(log), *_schedule(log.curve("learning_rate").finite()), *_weights(log)]
+    one_each: dict[float, Seam] = {}
+    for seam in found:
+        one_each.setdefault(seam.step, seam)
+    return tuple(one_each.values())
+
+
+def _restarted(log: RunLog) -> list[Seam]:
+    """A later process counts from the beginning, although the one before it had come further."""
+    found = []
+    for before, after in zip(log.parts, log.parts[1:], strict=False):
+        old, new = before.get("loss"), after.get("loss")
+        if old and new and old.step.size > 3 and new.step[0] <= old.step[0]:
+            text = f"step {old.step[-1]:,.0f} is followed by step {new.step[0]:,.0f}, as at the beginning"
+            found.append(Seam(float(new.step[0]), "run", text))
+    return found
+
+
+def _schedule(rate: Curve) -> list[Seam]:
+    """The learning rate leaps, and from there repeats its own beginning; restarts that it had come down
+    for are left."""
+    n, value = rate.step.size, rate.value
+    if n < 8 or value.max() <= 0:
+        return []
+    peak = float(value.max())
+    found = []
+    for place in np.flatnonzero(np.abs(np.diff(value)) > 0.2 * peak).tolist():
+        start = place + 1
+        size = min(n - start, start, 2 * NEAR)
+        head, tail = value[:size], value[start : start + size]
+        same = size >= 4 and np.abs(head - tail).max() < 2e-3 * peak and np.ptp(head) > 2e-3 * peak
+        following = value[place] + min(0.0, float(value[place] - value[place - 1]))
+        if same and following > 0.05 * peak and rate.step[start] - rate.step[place] < 2 * np.median(np.diff(rate.step)):
+            text = f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and repeats its beginning"
+            found.append(Seam(float(rate.step[start]), "schedule", text))
+    apart = np.diff([rate.step[0], *(seam.step for seam in found)])
+    return [] if len(found) > 1 and np.ptp(apart) <= 2 * np.median(np.diff(rate.step)) else found
+
+
+def _weights(log: RunLog) -> list[Seam]:
+    """The loss leaps up to where it was in the beginning, and falls a second time."""
+    loss = log.curve("loss").finite()
+    n = loss.step.size
+    if log.kind != "language" or n < 12:
+        return []
+    start = int(np.argmax(np.diff(loss.value))) + 1
+    size = min(NEAR, start, n - start)
+    if size < 4:
+        return []
+    before, after = loss.value[start - size : start], loss.value[start : start + size]
+    first = loss.value[:size]
+    sigma = max(noise(loss.value), 1e-9)
+    height = float(np.median(first) - np.median(before))
+    leap = float(loss.value[start] - np.median(before[-5:]))
+    back = abs(float(np.median(after) - np.median(first)))
+    rest = Curve(loss.step[start:], loss.value[start:])
+    if leap < 8 * sigma or height < 4 * sigma or back > 0.25 * height or trend(rest).z > -1.6:
+        return []
+    text = (
+        f"the loss leaps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it began at {loss.value[0]:.4g}"
+    )
+    return [Seam(float(loss.step[start]), "weights", text)]

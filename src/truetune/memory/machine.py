@@ -1,0 +1,122 @@
+"""Machine: GPUs, memory and environment where a run starts, read without torch; Launch: a run's settings on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from truetune.spec.config import Config
+
+VARIABLES = (
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SLURM_PROCID", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"),
+    *("CI", "PYTORCH_CUDA_ALLOC_CONF"),
+)
+"""What a launch depends on"""
+QUERY = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+PATIENCE = 10
+"""Seconds that nvidia-smi may take"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU."""
+
+    name: str
+    memory: float
+    """Bytes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a run finds."""
+
+    gpus: tuple[Gpu, ...] = ()
+    """All that the driver has, whether a process may see them or not; empty where there is none, or no driver."""
+    memory: float | None = None
+    """Bytes of RAM"""
+    cpus: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of VARIABLES that are set"""
+
+    def number(self, name: str) -> int | None:
+        """A variable that is a whole number; None where it is not set, or something else."""
+        text = self.environment.get(name, "").strip()
+        return int(text) if re.fullmatch(r"\d{1,9}", text) else None
+
+    @property
+    def launched(self) -> bool:
+        """A launcher (torchrun, accelerate) has started this process."""
+        return "LOCAL_RANK" in self.environment and "WORLD_SIZE" in self.environment
+
+    @property
+    def visible(self) -> tuple[int, ...]:
+        """Indices of the GPUs that torch would use, as CUDA and torch read CUDA_VISIBLE_DEVICES.
+
+        A repeated index leaves none; a negative one, or one that there is not, ends the list.
+        """
+        said = self.environment.get("CUDA_VISIBLE_DEVICES")
+        if said is None:
+            return tuple(range(len(self.gpus)))
+        if said.startswith(("GPU-", "MIG-")):
+            count = len(said.split(","))
+            return tuple(range(min(count, len(self.gpus)) if said.startswith("GPU-") else count))
+        found: list[int] = []
+        for item in said.split(","):
+            index = re.match(r"\s*[+]?(\d+)", item)
+            if index is None or int(index[1]) >= len(self.gpus):
+                break
+            if int(index[1]) in found:
+                return ()
+            found.append(int(index[1]))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A run's settings on a machine."""
+
+    config: Config
+    machine: Machine
+
+    @property
+    def world(self) -> int:
+        """Processes: what the launcher says, else what the settings say."""
+        return self.machine.number("WORLD_SIZE") or self.config.spec.training.devices
+
+
+def machine(environment: Mapping[str, str] | None = None) -> Machine:
+    """This machine: nvidia-smi where there is one, /proc, and the environment."""
+    known = os.environ if environment is None else environment
+    variables = {name: known[name] for name in VARIABLES if name in known}
+    return Machine(_gpus(), _memory(Path("/proc/meminfo")), os.cpu_count(), variables)
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ()
+    try:
+        done = subprocess.run([program, *QUERY], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(gpus_of(done.stdout))
+
+
+def gpus_of(text: str) -> list[Gpu]:
+    """The GPUs in the output of `nvidia-smi` for QUERY; its memory is in MiB."""
+    found = re.findall(r"^(.+?), *(\d+)\s*$", text, re.M)
+    return [Gpu(name, float(size) * 2**20) for name, size in found]
+
+
+def _memory(file: Path) -> float | None:
+    try:
+        found = re.search(r"^MemTotal:\s+(\d+) kB", file.read_text(encoding="ascii"), re.M)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return float(found[1]) * 1024 if found else None

@@ -1,0 +1,121 @@
+"""Plan: does a run fit, what takes the memory, and what to change where it does not."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from truetune.errors import UsageError
+from truetune.memory.architecture import Architecture, read
+from truetune.memory.estimate import GIB, PARTS, Estimate, Moment, estimate
+from truetune.memory.remedies import Remedy, remedies
+from truetune.memory.settings import resolve
+from truetune.spec.config import Config
+from truetune.spec.run import RunSpec
+
+Verdict = Literal["fits", "tight", "too large"]
+"""tight: only without the margin for fragments"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The memory of a run."""
+
+    model: str
+    estimate: Estimate
+    memory: float | None
+    """Bytes of one GPU, where they are known"""
+    remedies: tuple[Remedy, ...]
+    notes: tuple[str, ...]
+    """What was assumed, and what is not counted"""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None where the size of the GPU is not known"""
+        return None if self.memory is None else judge(self.estimate.peak, self.memory)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan for JSON; sizes in bytes."""
+        found, settings = self.estimate, self.estimate.settings
+        return {
+            "model": self.model,
+            "model_type": found.architecture.model_type,
+            "parameters": {
+                **found.architecture.parts(),
+                "all": found.architecture.parameters,
+                "trained": found.trained,
+            },
+            "settings": {
+                "stack": settings.stack,
+                "batch": settings.batch,
+                "accumulation": settings.accumulation,
+                "devices": settings.world,
+                "effective_batch": settings.effective,
+                "length": settings.length,
+            },
+            "peak": found.peak.name,
+            "total": round(found.peak.total),
+            "moments": [_moment(moment) for moment in found.moments],
+            "gpu_memory": None if self.memory is None else round(self.memory),
+            "verdict": self.verdict,
+            "remedies": [
+                {
+                    "what": remedy.what,
+                    "settings": list(remedy.lines),
+                    "gain": round(remedy.gain),
+                    "total": round(remedy.total),
+                    "fits": remedy.fits,
+                }
+                for remedy in self.remedies
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def plan(
+    config: Config | RunSpec,
+    *,
+    model: str | Path | Architecture | None = None,
+    gpu_memory: str | float | None = None,
+    gpus: int | None = None,
+    length: int | None = None,
+) -> Plan:
+    """The memory that a run takes on one GPU.
+
+    `model`: folder or config.json, where it is not the run's; `gpu_memory`: `24GB`, or a number in GiB; `gpus` and
+    `length` win over the run's. Raises UsageError or SpecError.
+    """
+    spec = config.spec if isinstance(config, Config) else config
+    named = model or spec.model or spec.tokenizer
+    if named is None:
+        raise UsageError("no model is named; give a model folder or a config.json")
+    architecture = named if isinstance(named, Architecture) else read(named)
+    settings = resolve(config, architecture, length=length, gpus=gpus)
+    found = estimate(architecture, settings)
+    memory = None if gpu_memory is None else memory_of(gpu_memory)
+    steps = remedies(found, memory) if memory is not None and found.peak.total > memory else ()
+    return Plan("" if isinstance(named, Architecture) else str(named), found, memory, steps, settings.notes)
+
+
+def judge(peak: Moment, memory: float) -> Verdict:
+    """Does it fit into so many bytes?"""
+    if peak.total <= memory:
+        return "fits"
+    return "tight" if peak.total - peak.margin <= memory else "too large"
+
+
+def memory_of(text: str | float) -> float:
+    """Bytes of a GPU: `24GB`, `24GiB`, `81559MiB`, or a number of GiB. A card of `24 GB` holds 24 GiB."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([gm])(?:i?b)?)?\s*", str(text), re.I)
+    size = float(found[1]) * (1 / 1024 if (found[2] or "g") in "mM" else 1) if found else math.nan
+    if not 0 < size < 1 << 20:
+        raise UsageError(f"{text}: expected the memory of a GPU, as `24GB`")
+    return size * GIB
+
+
+def _moment(moment: Moment) -> dict[str, Any]:
+    parts = {part: round(size) for part in PARTS if (size := moment.parts.get(part, 0.0))}
+    return {"name": moment.name, "parts": {**parts, "margin": round(moment.margin)}, "total": round(moment.total)}

@@ -1,0 +1,140 @@
+"""Weights, gradients and optimizer states on one GPU, in bytes.
+
+Sharding divides as in Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3 and figure 1). Quantized weights are
+those of Dettmers et al. 2023 (QLoRA, arXiv:2305.14314, section 3): a constant for each 64 weights, quantized again to 8
+bits with one float32 for each 256 constants.
+"""
+
+from __future__ import annotations
+
+from truetune.memory.architecture import Architecture
+from truetune.memory.optimizers import state_of
+from truetune.memory.settings import Settings
+
+NF4 = 0.5 + 4 / 64
+NF4_NESTED = 0.5 + 1 / 64 + 4 / (64 * 256)
+BUCKET = 500_000_000
+"""Items in a bucket of DeepSpeed (reduce_bucket_size, allgather_bucket_size)"""
+HEADS = ("lm_head", "embed_out", "score")
+EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
+
+
+def adapters(architecture: Architecture, settings: Settings) -> int:
+    """Parameters of the adapter: r (inputs + outputs) for each matrix, and a magnitude for each output with DoRA."""
+    lora = settings.lora
+    if lora is None:
+        return 0
+    found = [m for m in architecture.matrices() if settings.adapts(m, architecture)]
+    rows = len(lora.trainable_token_indices) * architecture.hidden
+    return rows + sum(lora.r * (m.inputs + m.outputs) + m.outputs * lora.use_dora for m in found)
+
+
+def copies(architecture: Architecture, settings: Settings) -> int:
+    """Parameters of whole modules that are trained beside an adapter (`modules_to_save`)."""
+    names = settings.lora.modules_to_save if settings.lora else ()
+    table = architecture.vocabulary * architecture.hidden
+    return table * sum(name.rsplit(".", 1)[-1] in (*HEADS, *EMBEDDINGS) for name in names)
+
+
+def trained(architecture: Architecture, settings: Settings) -> int:
+    """Parameters that are trained; a vision tower is not."""
+    if settings.lora is None:
+        return architecture.parameters - architecture.other
+    return adapters(architecture, settings) + copies(architecture, settings)
+
+
+def weights(architecture: Architecture, settings: Settings) -> float:
+    """The model and its adapter."""
+    split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
+    if "weights" in settings.offload and split > 1:
+        return 0.0
+    extra = adapters(architecture, settings) * settings.adapter + copies(architecture, settings) * settings.base
+    return (model(architecture, settings) + extra) / split
+
+
+def model(architecture: Architecture, settings: Settings) -> float:
+    """The model alone, whole."""
+    linear = sum(m.weight for m in architecture.matrices() if m.linear) if settings.load_in else 0
+    rate = {4: NF4_NESTED if settings.nested else NF4, 8: 1.0}.get(settings.load_in or 0, 0.0)
+    return linear * rate + (architecture.parameters - linear) * _held(settings)
+
+
+def reference(architecture: Architecture, settings: Settings) -> float:
+    """The frozen copy of the model that DPO and KTO compare with."""
+    split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
+    return model(architecture, settings) / split if settings.reference else 0.0
+
+
+def gradients(architecture: Architecture, settings: Settings) -> float:
+    """Of all trained parameters, in the dtype of their weights."""
+    if not state_of(settings.optimizer).gradients:
+        return 0.0
+    split = settings.world if settings.sharding in ("zero2", "zero3", "fsdp") else 1
+    return _of_trained(architecture, settings) / split
+
+
+def optimizer(architecture: Architecture, settings: Settings) -> float:
+    """States, and DeepSpeed's float32 copy of weights that are trained in 16 bits."""
+    if "optimizer" in settings.offload:
+        return 0.0
+    state, split = state_of(settings.optimizer), settings.world if settings.sharding != "none" else 1
+    count = trained(architecture, settings)
+    if _master(settings):
+        return count * (4 + 4 * state.items + state.bytes) / split
+    return (_of_trained(architecture, settings) * state.items + count * state.bytes) / split
+
+
+def step(architecture: Architecture, settings: Settings) -> float:
+    """What lives only while the optimizer steps."""
+    state, split = state_of(settings.optimizer), settings.world if settings.sharding != "none" else 1
+    return _of_trained(architecture, settings) * state.working / split
+
+
+def cast(architecture: Architecture, settings: Settings) -> float:
+    """Copies of weights that autocast makes for one forward pass and keeps for the backward pass."""
+    if not settings.autocast or settings.deepspeed or settings.sharding == "fsdp":
+        return 0.0
+    of_adapter = settings.compute * adapters(architecture, settings) * (settings.adapter > settings.compute)
+    if settings.base == settings.compute:
+        return of_adapter
+    whole = sum(m.weight for m in architecture.matrices() if not (m.linear and settings.load_in))
+    return of_adapter + settings.compute * (whole + architecture.vocabulary * architecture.hidden)
+
+
+def unpacked(architecture: Architecture, settings: Settings) -> float:
+    """The largest weight as it is computed with, where it is held quantized."""
+    largest = max((m.weight for m in architecture.matrices() if m.linear), default=0)
+    return float(settings.compute * largest) if settings.load_in else 0.0
+
+
+def traffic(architecture: Architecture, settings: Settings) -> float:
+    """Buffers for what GPUs send to each other.
+
+    DDP fills buckets with a copy of all gradients (gradient_as_bucket_view is off); DeepSpeed has one bucket to reduce
+    and one to gather; ZeRO-3 and FSDP gather two blocks at a time, or the embedding.
+    """
+    if settings.world < 2:
+        return 0.0
+    if settings.sharding == "none":
+        return _of_trained(architecture, settings)
+    if settings.sharding in ("zero1", "zero2"):
+        return 2.0 * settings.compute * min(BUCKET, trained(architecture, settings))
+    block = max((block.parameters for block in architecture.blocks), default=0)
+    return float(settings.compute * max(2 * block, architecture.vocabulary * architecture.hidden))
+
+
+def _held(settings: Settings) -> int:
+    """Bytes of a weight in the model: DeepSpeed holds 16 bits."""
+    return settings.compute if settings.deepspeed else settings.base
+
+
+def _master(settings: Settings) -> bool:
+    return settings.deepspeed and settings.compute == 2
+
+
+def _of_trained(architecture: Architecture, settings: Settings) -> float:
+    """Bytes of trained weights."""
+    if settings.lora is None:
+        return float(trained(architecture, settings) * _held(settings))
+    wide = settings.compute if settings.deepspeed else settings.adapter
+    return float(adapters(architecture, settings) * wide + copies(architecture, settings) * _held(settings))

@@ -1,0 +1,167 @@
+"""Changes of a text that leave everything else as it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from truetune.source import notebook
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+HEAD_END = re.compile(r"\)\s*(?:->|:)")
+"""Where the parameters of a `def` end"""
+
+
+class Change(NamedTuple):
+    """Characters `start` to `end` of `Module.text` become `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+Changes = tuple[Change, ...]
+
+
+def replace(module: Module, node: ast.AST, text: str) -> Changes:
+    """Another expression in the place of one (inside the parentheses around it, if any)."""
+    return (Change(*module.span(node), text),)
+
+
+def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
+    """The keyword argument gets this value: replaced where the call gives it, else put behind the last argument.
+
+    Nothing where it comes from a `**` dictionary, or where a generator stands alone in the call.
+    """
+    given = next((k for k in call.node.keywords if k.arg == name), None)
+    if given is not None:
+        return replace(module, given.value, text)
+    return () if name in call.keywords else insert_argument(module, call.node, f"{name}={text}")
+
+
+def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
+    """One more argument behind the last one, on its own line where the last one has its own."""
+    close = module.span(call)[1] - 1
+    arguments = [*call.args, *(k.value for k in call.keywords)]
+    if not arguments:
+        return (Change(close, close, text),)
+    if len(arguments) == 1 and isinstance(arguments[0], ast.GeneratorExp):
+        return ()
+    last = max(arguments, key=lambda a: module.span(a)[1])
+    begin, end = module.span(last)
+    begin = next((module.span(k)[0] for k in call.keywords if k.value is last), begin)
+    return _one_more(module, begin, end, close, text)
+
+
+def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Changes:
+    """One more parameter with a default, behind the last one; nothing where `*args` or `**kwargs` come last."""
+    arguments = function.args
+    if arguments.vararg or arguments.kwarg or not (arguments.args or arguments.kwonlyargs):
+        return ()
+    last = max((*arguments.args, *arguments.kwonlyargs), key=lambda a: module.span(a))
+    parts: list[ast.expr | ast.arg] = [last, *arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)]
+    begin, end = module.span(last)[0], max(module.span(part)[1] for part in parts)
+    close = end
+    while not HEAD_END.match(module.text, close):
+        close = _line_end(module.text, close) if module.text[close] == "#" else close + 1
+    return _one_more(module, begin, end, close, text)
+
+
+def _one_more(module: Module, begin: int, end: int, close: int, text: str) -> Changes:
+    """`text` behind the last item of a list in parentheses, which stands from `begin` to `end`."""
+    source, newline = module.text, module.lines.newline
+    comma, end = _behind(source, end, close)
+    head = source[module.lines.starts[module.lines.place(begin)[0] - 1] : begin].rstrip("*(")
+    if head.strip() or module.lines.place(close)[0] == module.lines.place(end)[0]:
+        return (Change(end, end, f" {text}" if comma else f", {text}"),)
+    line_end = _line_end(source, end)
+    if comma:
+        return (Change(line_end, line_end, f"{newline}{head}{text},"),)
+    if not source[end:line_end].strip():
+        return (Change(line_end, line_end, f",{newline}{head}{text}"),)
+    return (Change(end, end, ","), Change(line_end, line_end, f"{newline}{head}{text}"))
+
+
+def _behind(source: str, position: int, close: int) -> tuple[bool, int]:
+    """Is there a comma behind the last argument, and where does the last sign before the closing parenthesis end?"""
+    comma, end = False, position
+    while position < close:
+        sign = source[position]
+        if sign == "#":
+            position = _line_end(source, position)
+            continue
+        position += 1
+        if sign in ",)":
+            comma, end = comma or sign == ",", position
+    return comma, end
+
+
+def _line_end(source: str, position: int) -> int:
+    match = re.compile(r"[\r\n]").search(source, position)
+    return match.start() if match else len(source)
+
+
+def delete_statement(module: Module, statement: ast.stmt) -> Changes:
+    """The statement with its lines; `pass` in its place where it is the only one, or shares its line."""
+    start, end = module.span(statement)
+    first = module.lines.starts[module.lines.place(start)[0] - 1]
+    last = _line_end(module.text, end)
+    alone = not module.text[first:start].strip() and re.fullmatch(r"[ \t]*(#[^\r\n]*)?", module.text[end:last])
+    if not alone or _only(module, statement):
+        return (Change(start, end, "pass"),)
+    match = re.compile(r"\r\n|\r|\n").match(module.text, last)
+    return (Change(first, match.end() if match else last, ""),)
+
+
+def _only(module: Module, statement: ast.stmt) -> bool:
+    parent = module.scopes.parent[statement]
+    bodies = (value for _, value in ast.iter_fields(parent) if isinstance(value, list) and statement in value)
+    return len(next(bodies)) == 1 and not isinstance(parent, ast.Module)
+
+
+def insert_after(module: Module, statement: ast.stmt, *lines: str) -> Changes:
+    """Statements behind one, with its indentation. Nothing where it shares its line with others."""
+    return _beside(module, statement, lines, behind=True)
+
+
+def insert_before(module: Module, statement: ast.stmt, *lines: str) -> Changes:
+    return _beside(module, statement, lines, behind=False)
+
+
+def _beside(module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool) -> Changes:
+    start, end = module.span(statement)
+    first = module.lines.starts[module.lines.place(start)[0] - 1]
+    indent, newline = module.text[first:start], module.lines.newline
+    last = _line_end(module.text, end)
+    if indent.strip() or not re.fullmatch(r"[ \t]*(#[^\r\n]*)?", module.text[end:last]):
+        return ()
+    if behind:
+        return (Change(last, last, "".join(newline + indent + line for line in lines)),)
+    return (Change(first, first, "".join(indent + line + newline for line in lines)),)
+
+
+def in_file(module: Module, changes: Iterable[Change]) -> Changes:
+    """The same changes in the text of the file."""
+    if not module.cells:
+        return tuple(changes)
+    ascii_only = module.file_text.isascii()
+    found = []
+    for change in changes:
+        cell = notebook.cell_at(module.cells, change.start)
+        start, end = (cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end))
+        found.append(Change(start, end, notebook.as_json(cell, change.text, ascii_only=ascii_only)))
+    return tuple(found)
+
+
+def apply(text: str, changes: Iterable[Change]) -> str:
+    """The text after all changes, none of which may overlap. Raises ValueError."""
+    parts, position = [], 0
+    for start, end, new in sorted(changes):
+        if start < position:
+            raise ValueError("changes overlap")
+        parts += [text[position:start], new]
+        position = end
+    return "".join((*parts, text[position:]))

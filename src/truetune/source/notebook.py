@@ -1,0 +1,165 @@
+"""The code cells of a notebook as one text, and the way back into the JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from truetune.errors import DataError
+from truetune.source.text import Lines
+
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
+ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S)
+PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "python", "python3", "py3", "debug", "wandb"})
+MAGIC = re.compile(r"^(?P<indent>[ \t]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$")
+ASSIGNED = re.compile(r"^(?P<head>[ \t]*[\w.,\[\] \t'\"]+=[ \t]*)[%!][A-Za-z.\"'{$][^\n]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One code cell."""
+
+    number: int
+    """1-based, over the code cells"""
+    start: int
+    """Where its text begins in the module's text"""
+    first_line: int
+    text: str = field(repr=False)
+    spots: tuple[int, ...] = field(repr=False)
+    """(characters + 1,) where each character stands in the file, and where the last string ends"""
+    break_text: str
+    """What goes between two lines in the file: `",\\n    "` where the source is a list, else nothing"""
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object of the JSON that is being read."""
+
+    in_cells: bool
+    key: str | None = None
+    cell_type: str | None = None
+    source: list[tuple[int, int]] = field(default_factory=list)
+    gap: str | None = None
+
+
+def cells_of(text: str, path: str) -> tuple[Cell, ...]:
+    """The code cells. Raises DataError."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not a notebook, its JSON can't be read ({error})") from None
+    if not isinstance(whole, dict) or not ("cells" in whole or "worksheets" in whole):
+        raise DataError(f"{path}: not a notebook (no `cells`)")
+    language = ((whole.get("metadata") or {}).get("kernelspec") or {}).get("language", "python")
+    if language != "python":
+        return ()
+    cells: list[Cell] = []
+    start, line = 0, 1
+    for found in _code(text):
+        parts, spots = [], []
+        for begin, end in found.source:
+            for match in ESCAPE.finditer(text, begin + 1, end - 1):
+                parts.append(json.loads(f'"{match[0]}"') if match[0][0] == "\\" else match[0])
+                spots.append(match.start())
+        spots.append(found.source[-1][1] - 1)
+        gap = "" if found.gap is None else f'",{found.gap}"'
+        cell = Cell(len(cells) + 1, start, line, "".join(parts), tuple(spots), gap)
+        cells.append(cell)
+        start += len(cell.text) + 1
+        line += len(Lines(cell.text))
+    return tuple(cells)
+
+
+def _code(text: str) -> Iterator[_Object]:
+    """Objects in a list `cells` whose cell_type is code, with the strings of their source."""
+    stack: list[_Object | str | None] = []
+    key_of_list: str | None = None
+    expects_key = False
+    previous_end = 0
+    for match in TOKEN.finditer(text):
+        token = match[0]
+        top = stack[-1] if stack else None
+        if token == "{":
+            stack.append(_Object(in_cells=top == "cells"))
+            expects_key = True
+        elif token == "[":
+            key_of_list = top.key if isinstance(top, _Object) else None
+            stack.append(key_of_list or "")
+            previous_end = match.end()
+        elif token in "]}":
+            closed = stack.pop() if stack else None
+            if isinstance(closed, _Object) and closed.in_cells and closed.cell_type == "code" and closed.source:
+                yield closed
+            expects_key = False
+        elif token == ",":
+            expects_key = isinstance(top, _Object)
+        elif token[0] == '"':
+            if isinstance(top, _Object):
+                if expects_key:
+                    top.key, expects_key = json.loads(token), False
+                elif top.key == "cell_type":
+                    top.cell_type = json.loads(token)
+                elif top.key in ("source", "input"):
+                    top.source.append(match.span())
+            elif top in ("source", "input") and len(stack) > 1 and isinstance(stack[-2], _Object):
+                owner = stack[-2]
+                if owner.gap is None:
+                    owner.gap = text[previous_end : match.start()]
+                owner.source.append(match.span())
+
+
+def candidates(text: str) -> Iterator[str]:
+    """What a cell may be as Python, each as long as the cell."""
+    first = text.lstrip()
+    if first.startswith("%%") and first[2:].split(None, 1)[:1] and first[2:].split(None, 1)[0] not in PYTHON_MAGICS:
+        yield blank(text)
+        return
+    yield text
+    yield _without_magics(text)
+
+
+def blank(text: str) -> str:
+    """Nothing but the line ends."""
+    return re.sub(r"[^\r\n]", " ", text)
+
+
+def _without_magics(text: str) -> str:
+    """Magics become `0`, so that what stands around them stays whole."""
+    lines, continued = [], False
+    for line in text.split("\n"):
+        if continued:
+            lines.append(" " * len(line))
+        elif match := MAGIC.match(line):
+            lines.append((match["indent"] + "0").ljust(len(line)))
+        elif match := ASSIGNED.match(line):
+            lines.append((match["head"] + "0").ljust(len(line)))
+        else:
+            lines.append(line)
+            continue
+        continued = line.endswith("\\")
+    return "\n".join(lines)
+
+
+def in_file(cells: tuple[Cell, ...], offset: int) -> int:
+    """Where a character of the joined text stands in the file."""
+    cell = cell_at(cells, offset)
+    return cell.spots[min(offset - cell.start, len(cell.text))]
+
+
+def cell_at(cells: tuple[Cell, ...], offset: int) -> Cell:
+    return next((cell for cell in reversed(cells) if cell.start <= offset), cells[0])
+
+
+def describe(cells: tuple[Cell, ...], lines: Lines, offset: int) -> str:
+    cell = cell_at(cells, offset)
+    return f"cell {cell.number}, line {lines.place(offset)[0] - cell.first_line + 1}"
+
+
+def as_json(cell: Cell, text: str, *, ascii_only: bool) -> str:
+    """Code as it stands inside the strings of a cell's source."""
+    written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+    if not cell.break_text:
+        return written
+    return written.replace("\\\\", "\0").replace("\\n", "\\n" + cell.break_text).replace("\0", "\\\\")

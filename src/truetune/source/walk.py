@@ -1,0 +1,38 @@
+"""The Python files and notebooks of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.errors import UsageError
+
+SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", "venv", "env", "build", "dist", "wandb"))
+SUFFIXES = (".py", ".ipynb")
+
+
+def sources(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Each file that is named, and what lies in each folder, with the name it is under; in order, each once.
+
+    Hidden folders, environments, caches and builds are left out. Raises UsageError for a path that is not there.
+    """
+    seen: set[Path] = set()
+    for name in paths:
+        path = Path(name)
+        if not path.exists():
+            raise UsageError(f"{name}: there is no such file or folder")
+        for file in _inside(path) if path.is_dir() else [path]:
+            if (key := file.resolve()) not in seen:
+                seen.add(key)
+                yield name, file
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in SKIPPED and name[0] != "." and not Path(root, name, "pyvenv.cfg").exists()
+        )
+        yield from (Path(root, name) for name in sorted(files) if name.endswith(SUFFIXES) and name[0] != ".")

@@ -1,0 +1,259 @@
+"""What a path is: told by content, from the heads of files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from truetune.errors import SpecError, UsageError
+from truetune.spec import located
+from truetune.spec.stacks import foreign, stack_of
+
+Kind = Literal[
+    "data", "encoded", "tokenizer", "model", "adapter", "run", "log", "source", "notebook",
+    "truetune", "axolotl", "llama-factory", "trl", "transformers",
+]  # fmt: skip
+"""`truetune` to `transformers`: settings of that stack"""
+NAMES: Mapping[Kind, str] = {
+    "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
+    "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
+    "truetune": "truetune settings", "axolotl": "Axolotl configuration",
+    "llama-factory": "LLaMA-Factory configuration", "trl": "TRL configuration",
+    "transformers": "transformers configuration",
+}  # fmt: skip
+"""As a report calls them"""
+ACCEPTED = (
+    "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or its log, "
+    "the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files or notebooks"
+)
+HEAD = 1 << 16
+"""Bytes of a file that are looked at"""
+MANY = 20_000
+"""Entries of a folder that are looked at"""
+TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
+ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
+PACKED = frozenset((".gz", ".zst", ".bz2", ".xz"))
+DESCRIBES = frozenset((
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "adapter_config.json", "trainer_state.json", "preprocessor_config.json",
+    "processor_config.json", "chat_template.json", "all_results.json", "train_results.json", "eval_results.json",
+    "README.md", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "manifest.json",
+    "model.safetensors.index.json", "pytorch_model.bin.index.json", "trainer_log.jsonl",
+))  # fmt: skip
+"""JSON files in a folder that are no rows"""
+TOKENIZERS = frozenset(("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "tekken.json"))
+WEIGHTS = re.compile(r"(model|pytorch_model|consolidated)[-.\w]*\.(safetensors|bin|gguf)(\.index\.json)?|.+\.gguf")
+EVENTS = re.compile(r"events\.out\.tfevents\..*")
+BELOW = {"runs": "events.out.tfevents.*", "logs": "events.out.tfevents.*", "wandb": "*.wandb"}
+"""Folders in that of a run, and the logs that stand in them"""
+CHECKPOINT = re.compile(r"checkpoint-\d+")
+STEPS = frozenset(("step", "global_step", "epoch", "learning_rate", "_step", "current_steps", "train/global_step"))
+LOSSES = frozenset(("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss"))
+
+
+def recognise(path: str | PathLike[str]) -> tuple[Kind, ...]:
+    """What stands at this path, what it mainly is first.
+
+    Raises UsageError for what is none of what truetune looks at, and for a path that is not there.
+    """
+    where = Path(path)
+    if where.is_dir():
+        found = tuple(dict.fromkeys(_folder(where)))
+        if not found:
+            raise UsageError(f"{where}: found {_listed(where)}; expected {ACCEPTED}")
+        return found
+    if where.is_file():
+        return (_file(where),)
+    raise UsageError(f"{where}: no such file or folder")
+
+
+def _folder(folder: Path) -> Iterator[Kind]:
+    names = _names(folder)
+    if "manifest.json" in names and _encoded(folder):
+        yield "encoded"
+        return
+    logged = _logged(folder, names)
+    if logged and any(CHECKPOINT.fullmatch(name) for name in names):
+        yield "run"
+    if "adapter_config.json" in names:
+        yield "adapter"
+    if "config.json" in names and any(WEIGHTS.fullmatch(name) for name in names):
+        yield "model"
+    if logged:
+        yield "run"
+    if names & TOKENIZERS:
+        yield "tokenizer"
+    if "truetune.yaml" in names:
+        yield "truetune"
+    if _rows(folder, names):
+        yield "data"
+    yield from _sources(folder, names)
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return {entry.name for entry in islice(folder.iterdir(), MANY)}
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}") from None
+
+
+def _logged(folder: Path, names: set[str]) -> bool:
+    """Are there curves: of the trainer, of TensorBoard, of W&B, or in rows of a log?"""
+    if "trainer_state.json" in names or any(EVENTS.fullmatch(name) or name.endswith(".wandb") for name in names):
+        return True
+    if any(next((folder / name).rglob(sign), None) for name, sign in BELOW.items() if name in names):
+        return True
+    checkpoints = (name for name in names if CHECKPOINT.fullmatch(name))
+    if any((folder / name / "trainer_state.json").is_file() for name in checkpoints):
+        return True
+    return any(_is_log(folder / name) for name in sorted(names) if Path(name).suffix in (".jsonl", ".csv"))
+
+
+def _encoded(folder: Path) -> bool:
+    head = _json(folder / "manifest.json", whole=True)
+    return isinstance(head, dict) and "format" in head and "shards" in head
+
+
+def _rows(folder: Path, names: set[str]) -> bool:
+    if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+        return True
+    return any(_may_hold_rows(folder / name) for name in sorted(names))
+
+
+def _may_hold_rows(path: Path) -> bool:
+    suffix = _suffix(path)
+    if path.name in DESCRIBES or not path.is_file():
+        return False
+    if suffix in TABLES:
+        return True
+    if suffix in ROWS:
+        return path.suffix in PACKED or not _is_log(path)
+    return suffix == ".json" and (path.suffix in PACKED or _head(path).lstrip()[:1] == "[")
+
+
+def _sources(folder: Path, names: set[str]) -> Iterator[Kind]:
+    files = {Path(name).suffix for name in names}
+    if ".py" not in files and ".ipynb" not in files:
+        files = {path.suffix for path in islice(folder.glob("*/*"), MANY)}
+    if ".py" in files:
+        yield "source"
+    if ".ipynb" in files:
+        yield "notebook"
+
+
+def _file(path: Path) -> Kind:
+    suffix = _suffix(path)
+    if suffix == ".py":
+        return "source"
+    if EVENTS.fullmatch(path.name) or suffix == ".wandb":
+        return "log"
+    if path.suffix in PACKED or suffix in TABLES:
+        return "data"
+    if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
+        return "log" if _is_log(path) else "data"
+    if suffix in (".yaml", ".yml", ".toml"):
+        return _settings(path)
+    head = _head(path).lstrip("\ufeff \t\r\n")
+    if suffix == ".ipynb" or (suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head):
+        return "notebook"
+    if head[:1] == "[":
+        return "data"
+    if head[:1] == "{":
+        return _object(path, head)
+    if suffix == "":
+        return _settings(path)
+    raise UsageError(f"{path}: found {_said(path, head)}; expected {ACCEPTED}")
+
+
+def _object(path: Path, head: str) -> Kind:
+    """A file that begins with a JSON object: rows one a line, the trainer's log, or settings."""
+    first, _, rest = head.partition("\n")
+    if rest.lstrip()[:1] == "{" and _parsed(first) is not None:
+        return "log" if _is_log(path) else "data"
+    if '"log_history"' in head or path.name == "trainer_state.json":
+        return "log"
+    if path.stat().st_size > located.LARGEST:
+        return "data"
+    return _settings(path)
+
+
+def _settings(path: Path) -> Kind:
+    if path.suffix == ".toml":
+        if "[tool.truetune" in located.text_of(path):
+            return "truetune"
+        raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED}")
+    try:
+        value = located.read(path).value
+    except SpecError as error:
+        raise UsageError(f"{error}; expected {ACCEPTED}") from None
+    stack = stack_of(value)
+    if stack is not None:
+        return stack
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return "data"
+    rows = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else []
+    if path.suffix == ".json" and foreign(value) is None and any(r and isinstance(r[0], dict) for r in rows):
+        return "data"
+    raise UsageError(f"{path}: found {_said(path, '', value)}; expected {ACCEPTED}")
+
+
+def _is_log(path: Path) -> bool:
+    """Do its first rows hold a loss with a step, an epoch or a learning rate?"""
+    if path.suffix in PACKED or not path.is_file():
+        return False
+    lines = [line for line in _head(path).splitlines() if line.strip()][:20]
+    if _suffix(path) in (".csv", ".tsv"):
+        named = {name.strip().strip('"').lower() for name in re.split(r"[,\t]", lines[0])} if lines else set()
+        return bool(named & LOSSES) and bool(named & STEPS)
+    rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
+    signs = [row for row in rows if set(row) & LOSSES and set(row) & STEPS and not set(row) & _CONTENT]
+    return bool(rows) and 2 * len(signs) >= len(rows)
+
+
+_CONTENT = frozenset(("messages", "conversations", "prompt", "completion", "text", "instruction", "chosen"))
+
+
+def _suffix(path: Path) -> str:
+    name = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    return name.suffix.lower()
+
+
+def _head(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _json(path: Path, *, whole: bool = False) -> Any:
+    return _parsed(path.read_text(encoding="utf-8", errors="replace") if whole else _head(path))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _listed(folder: Path) -> str:
+    names = sorted(_names(folder))
+    return f"a folder with {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}" if names else "an empty folder"
+
+
+def _said(path: Path, head: str, value: Any = None) -> str:
+    if (name := foreign(value)) is not None:
+        return name
+    if isinstance(value, dict) and value:
+        return f"the keys {', '.join(map(str, list(value)[:8]))}"
+    if isinstance(value, list):
+        return "a list"
+    if "\ufffd" in head or "\0" in head:
+        return "a binary file"
+    return "an empty file" if path.stat().st_size == 0 else f"a file of the kind {path.suffix or 'without a suffix'}"

@@ -1,0 +1,191 @@
+"""YAML and JSON with the place of every key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from truetune.errors import SpecError
+
+LARGEST = 1 << 20
+"""Bytes; a larger file is no configuration."""
+MOST_NODES = 50_000
+"""Values, each counted as often as an alias repeats it."""
+MERGE = "tag:yaml.org,2002:merge"
+Keys = tuple[Hashable, ...]
+
+
+class Spot(NamedTuple):
+    """A place in a text, both from 1."""
+
+    line: int
+    column: int
+
+
+class Twice(NamedTuple):
+    """A key that a mapping holds twice; the second one counts."""
+
+    keys: Keys
+    first: Spot
+    second: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A parsed file."""
+
+    path: str
+    text: str
+    value: Any
+    spots: Mapping[Keys, Spot]
+    """The way to a value (`("datasets", 0, "path")`) -> where its key stands, or the item of a list"""
+    twice: tuple[Twice, ...] = ()
+
+    def spot(self, *keys: Hashable) -> Spot | None:
+        return self.spots.get(keys)
+
+
+def read(path: Path) -> Located:
+    """A YAML or JSON file. Raises SpecError with the line of what is wrong."""
+    return parse(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file that is small enough to be a configuration. Raises SpecError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from None
+    if len(content) > LARGEST:
+        raise SpecError(f"{path}: larger than {LARGEST >> 20} MiB, so it is no configuration")
+    if b"\0" in content[:4096]:
+        raise SpecError(f"{path}: a binary file; expected YAML or JSON, as UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: not UTF-8; save it as UTF-8") from None
+
+
+def parse(text: str, path: str) -> Located:
+    """YAML or JSON with its places. Raises SpecError with the line of what is wrong."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return _json(text, path)
+        except ValueError as error:
+            if path.endswith(".json"):
+                raise SpecError(f"{path}{_line_of(error)}: not JSON: {_said(error)}") from None
+        except RecursionError:
+            raise SpecError(f"{path}: nested too deeply") from None
+    return _yaml(text, path)
+
+
+def _yaml(text: str, path: str) -> Located:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Located(path, text, None, {})
+        spots: dict[Keys, Spot] = {}
+        twice: list[Twice] = []
+        for count, (keys, spot, first) in enumerate(_walk(node, (), 0)):
+            if count > MOST_NODES:
+                raise SpecError(f"{path}: more than {MOST_NODES:,} values; is an alias repeated in itself?")
+            if first is not None:
+                twice.append(Twice(keys, first, spot))
+            spots[keys] = spot
+        value = loader.construct_document(node)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SpecError(f"{path}{_line_of(error)}: not YAML: {_said(error)}") from None
+    finally:
+        loader.dispose()
+    return Located(path, text, value, spots, tuple(twice))
+
+
+def _walk(node: yaml.Node, keys: Keys, depth: int) -> Iterator[tuple[Keys, Spot, Spot | None]]:
+    """The way to each value, its place, and where the same key stood before."""
+    if depth > 100:
+        raise ValueError("nested more than 100 deep")
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            way = (*keys, index)
+            yield way, _spot(item), None
+            yield from _walk(item, way, depth + 1)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[Hashable, Spot] = {}
+        for key, item in sorted(node.value, key=lambda pair: pair[0].tag != MERGE):
+            if key.tag == MERGE:
+                for merged in item.value if isinstance(item, yaml.SequenceNode) else [item]:
+                    yield from _walk(merged, keys, depth + 1)
+                continue
+            name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            yield (*keys, name), _spot(key), seen.get(name)
+            seen[name] = _spot(key)
+            yield from _walk(item, (*keys, name), depth + 1)
+
+
+def _spot(node: yaml.Node) -> Spot:
+    mark = node.start_mark
+    return Spot(mark.line + 1, mark.column + 1)
+
+
+def _line_of(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f":{error.lineno}"
+    mark = getattr(error, "problem_mark", None)
+    return f":{mark.line + 1}" if mark is not None else ""
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return " ".join(str(getattr(error, "problem", None) or getattr(error, "msg", None) or error).split())
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
+
+
+def _json(text: str, path: str) -> Located:
+    value = json.loads(text)
+    spots: dict[Keys, Spot] = {}
+    twice: list[Twice] = []
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    stack: list[tuple[str, Keys]] = []
+    keys: Keys = ()
+    line = index = 0
+    expects_key = False
+    for count, match in enumerate(_TOKEN.finditer(text)):
+        if count > 8 * MOST_NODES:
+            raise SpecError(f"{path}: more than {MOST_NODES:,} values, so it is no configuration")
+        token = match[0]
+        while line + 1 < len(starts) and starts[line + 1] <= match.start():
+            line += 1
+        spot = Spot(line + 1, match.start() - starts[line] + 1)
+        if expects_key and token[0] == '"':
+            keys = (*stack[-1][1], json.loads(token))
+            if keys in spots:
+                twice.append(Twice(keys, spots[keys], spot))
+            spots[keys] = spot
+            expects_key = False
+            continue
+        if stack and stack[-1][0] == "[" and token not in "],":
+            keys = (*stack[-1][1], index)
+            spots[keys] = spot
+        if token in "{[":
+            stack.append((token, keys))
+            expects_key, index = token == "{", 0
+        elif token in "}]":
+            keys = stack.pop()[1]
+            expects_key = False
+            index = keys[-1] if keys and isinstance(keys[-1], int) else 0
+        elif token == ",":
+            expects_key = stack[-1][0] == "{"
+            index += 1
+    return Located(path, text, value, spots, tuple(twice))

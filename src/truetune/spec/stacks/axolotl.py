@@ -1,0 +1,222 @@
+"""Axolotl: its YAML."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from truetune.spec.config import Config
+from truetune.spec.located import Located
+from truetune.spec.stacks.axolotl_data import data
+from truetune.spec.stacks.document import draft_of
+from truetune.spec.stacks.draft import Draft, on
+from truetune.spec.stacks.facts import RENAMED, facts
+from truetune.spec.stacks.shared import checkpointing, device_map, indices, joined, local_template, sharding
+
+FIELDS = {
+    "learning_rate": "learning_rate", "lr_scheduler_type": "lr_scheduler", "warmup_steps": "warmup_steps",
+    "warmup_ratio": "warmup_ratio", "num_train_epochs": "num_epochs", "max_steps": "max_steps",
+    "per_device_train_batch_size": "micro_batch_size", "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "optim": "optimizer", "weight_decay": "weight_decay", "max_grad_norm": "max_grad_norm",
+    "use_liger_kernel": "use_liger_kernel", "packing": "sample_packing", "train_on_inputs": "train_on_inputs",
+    "skip_prepare_dataset": "skip_prepare_dataset", "prepared_path": "dataset_prepared_path",
+    "remove_unused_columns": "remove_unused_columns", "save_total_limit": "save_total_limit",
+    "logging_steps": "logging_steps", "logging_nan_inf_filter": "logging_nan_inf_filter",
+    "load_best_model_at_end": "load_best_model_at_end", "metric_for_best_model": "metric_for_best_model",
+    "greater_is_better": "greater_is_better", "output_dir": "output_dir", "val_size": "val_set_size",
+    "desirable_weight": "kto_desirable_weight", "undesirable_weight": "kto_undesirable_weight",
+    "precompute_ref_log_probs": "precompute_ref_log_probs", "adapter": "lora_model_dir",
+    "eval_accumulation_steps": "eval_accumulation_steps", "padding_free": "dpo_padding_free",
+}  # fmt: skip
+"""Field of Training -> Axolotl's key, where the value is the same"""
+LORA = {
+    "r": "lora_r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout",
+    "modules_to_save": "lora_modules_to_save", "use_rslora": "peft_use_rslora", "use_dora": "peft_use_dora",
+    "init_lora_weights": "peft_init_lora_weights",
+}  # fmt: skip
+ATTENTION = {
+    "flash_attention": "flash_attention_2", "sdp_attention": "sdpa", "flex_attention": "flex_attention",
+    "eager_attention": "eager", "xformers_attention": "xformers", "sage_attention": "sage",
+}  # fmt: skip
+"""Switches of earlier releases -> attn_implementation"""
+METHODS = {
+    "dpo": "dpo", "ipo": "dpo", "gdpo": "grpo", "grpo": "grpo", "ebft": "grpo", "orpo": "orpo", "kto": "kto",
+    "simpo": "cpo",
+}  # fmt: skip
+TRAINER = {"max_grad_norm": 1.0, "save_total_limit": 4}
+"""What is taken where the schema says nothing"""
+
+
+@cache
+def keys() -> frozenset[str]:
+    """All keys that an Axolotl YAML may hold, those of its plugins and earlier releases among them."""
+    classes = facts("axolotl").classes
+    return frozenset((*classes["AxolotlInputConfig"], *classes["built in"], *classes["plugins"], *RENAMED["axolotl"]))
+
+
+def read(document: Located) -> Config:
+    """An Axolotl YAML."""
+    classes = facts("axolotl").classes
+    defaults = {**TRAINER, **{k: v for k, v in classes["AxolotlInputConfig"].items() if v is not None}}
+    draft = draft_of(document, "axolotl", facts("axolotl").release, defaults)
+    for field, key in FIELDS.items():
+        draft.take(f"training.{field}", key)
+    _method(draft)
+    _batch(draft)
+    _model(draft)
+    _precision(draft)
+    if draft.get("adapter") in ("lora", "qlora"):
+        _lora(draft)
+    _schedule(draft)
+    _tokens(draft)
+    sharding(draft)
+    _checkpointing(draft)
+    data(draft, document)
+    limit = draft.get("sequence_len")
+    if "sequence_len" in draft.values:
+        draft.put("max_length", limit, "sequence_len")
+    known = {
+        *classes["AxolotlInputConfig"],
+        *classes["built in"],
+        *(classes["plugins"] if draft.get("plugins") else ()),
+    }
+    draft.used.discard("plugins")
+    return draft.config(known, limit if isinstance(limit, int) else None, ("axolotl",))
+
+
+def _method(draft: Draft) -> None:
+    rl = draft.get("rl")
+    method = METHODS.get(str(rl), "sft")
+    if draft.get("reward_model") or draft.get("process_reward_model"):
+        draft.put("training.method", "reward", "reward_model", "process_reward_model")
+    elif draft.get("pretraining_dataset"):
+        draft.put("training.method", "pretrain", "pretraining_dataset")
+    else:
+        draft.put("training.method", method, "rl")
+    if rl is not None and str(rl) not in METHODS:
+        draft.notes.append(f"rl: {rl} is no method that truetune knows; read as sft")
+    if rl in ("ipo", "simpo"):
+        draft.put("training.loss_type", rl, "rl")
+    elif draft.get("dpo_loss_type"):
+        draft.take("training.loss_type", "dpo_loss_type", made=joined)
+    if method != "sft":
+        nested = draft.table("trl").get("beta")
+        draft.take("training.beta", *(("orpo_alpha",) if rl == "orpo" else ()), "rl_beta")
+        if nested is not None:
+            draft.put("training.beta", nested, "trl")
+        draft.used.discard("trl")
+
+
+def _batch(draft: Draft) -> None:
+    draft.take("training.per_device_eval_batch_size", "eval_batch_size", "micro_batch_size")
+    if draft.get("batch_size") is not None:
+        draft.used.discard("batch_size")
+        draft.notes.append("batch_size does nothing: gradient_accumulation_steps has a default of 1, which decides")
+
+
+def _model(draft: Draft) -> None:
+    base = draft.folder(draft.get("base_model"))
+    own = draft.get("tokenizer_config")
+    draft.put("model", base, "base_model")
+    draft.put("tokenizer", draft.folder(own) or base, *(("tokenizer_config",) if own else ()), "base_model")
+    for key, name in ATTENTION.items():
+        if on(draft.get(key)):
+            draft.put("training.attn_implementation", name, key)
+    if draft.get("attn_implementation") is not None:
+        draft.take("training.attn_implementation", "attn_implementation")
+    draft.take("training.device_map", "device_map", made=device_map)
+    resume = "resume_from_checkpoint" if draft.values.get("resume_from_checkpoint") else "auto_resume_from_checkpoints"
+    draft.take("training.resume_from_checkpoint", resume)
+    template = draft.get("chat_template")
+    jinja = draft.get("chat_template_jinja")
+    if isinstance(jinja, str) and template in (None, "jinja"):
+        path = local_template(draft, jinja)
+        draft.put("template", path, "chat_template_jinja")
+        if path is None:
+            draft.notes.append("chat_template_jinja: a template written into the file is not read")
+        draft.own_prompt = path is None
+    elif template not in (None, "tokenizer_default"):
+        draft.own_prompt = True
+        draft.notes.append(
+            f"chat_template: {template} is Axolotl's own; truetune looks at the tokenizer's template instead"
+        )
+    draft.take("template_kwargs", "chat_template_kwargs", made=lambda value: value if isinstance(value, dict) else None)
+    draft.used.discard("chat_template")
+
+
+def _precision(draft: Draft) -> None:
+    bf16, fp16 = draft.get("bf16"), draft.get("fp16")
+    if bf16 == "auto":
+        bf16 = not on(fp16)
+        draft.notes.append("bf16: auto is read as on a GPU that has it" if bf16 else "bf16: auto gives way to fp16")
+    pure = bf16 == "full"
+    half = pure or on(bf16) or on(draft.get("bfloat16"))
+    draft.put("training.bf16", half and not pure, "bf16", "bfloat16")
+    draft.put("training.fp16", on(fp16) and not half, "fp16")
+    eight = on(draft.get("load_in_8bit"))
+    sixteen = eight or on(fp16) or on(draft.get("float16"))
+    dtype = "bfloat16" if half else "float16" if sixteen else "float32"
+    draft.put("training.dtype", dtype, "bf16", "bfloat16", "fp16", "float16")
+    for bits in (8, 4):
+        if on(draft.get(f"load_in_{bits}bit")):
+            draft.put("training.load_in", bits, f"load_in_{bits}bit")
+
+
+def _lora(draft: Draft) -> None:
+    draft.put("training.lora", {}, "adapter")
+    for field, key in LORA.items():
+        draft.take(f"training.lora.{field}", key)
+    draft.take("training.lora.target_modules", "lora_target_modules", made=_targets)
+    if on(draft.get("lora_target_linear")):
+        draft.put("training.lora.target_modules", "all-linear", "lora_target_linear")
+    draft.take("training.lora.trainable_token_indices", "peft_trainable_token_indices", made=indices)
+
+
+def _targets(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value in (["all-linear"], ["all_linear"]) else value
+
+
+def _schedule(draft: Draft) -> None:
+    """When it evaluates and saves: steps, a share of the run, each epoch, or not at all."""
+    evaluates = bool(draft.get("val_set_size") or draft.get("test_datasets"))
+    epochs = draft.get("num_epochs")
+    for what, otherwise in (("eval", "no"), ("save", "epoch")):
+        given = (f"{what}s_per_epoch", f"{what}_steps", f"{what}_strategy")
+        share, steps = draft.get(given[0]), draft.values.get(given[1])
+        if isinstance(share, (int, float)) and share and isinstance(epochs, (int, float)) and share * epochs > 1:
+            steps = 1.0 / (share * epochs)
+        strategy = draft.get(given[2])
+        if what == "eval" and (strategy == "no" or not evaluates):
+            steps, strategy = None, "no"
+        draft.put(f"training.{what}_strategy", "steps" if steps else strategy or otherwise, *given)
+        draft.put(f"training.{what}_steps", steps or None, *given[:2])
+    packed, shown = draft.get("sample_packing"), draft.get("eval_sample_packing")
+    draft.put("training.eval_packing", packed if shown is None else shown, "eval_sample_packing", "sample_packing")
+    if on(packed):
+        draft.put("training.packing_strategy", "multipack", "sample_packing")
+        if shown is False and draft.get("remove_unused_columns") is None:
+            draft.put("training.remove_unused_columns", False)
+    shuffled = on(draft.get("shuffle_merged_datasets")) or not on(draft.get("curriculum_sampling"))
+    draft.put("training.shuffle", shuffled, "shuffle_merged_datasets", "curriculum_sampling")
+
+
+def _checkpointing(draft: Draft) -> None:
+    checkpointing(draft)
+    used = bool(draft.get("gradient_checkpointing"))
+    draft.put("training.gradient_checkpointing", used, "gradient_checkpointing")
+    if used and draft.get("rl") is None and "training.use_reentrant" not in draft.fields:
+        draft.put("training.use_reentrant", draft.fields.get("training.deepspeed_stage") == 3)
+
+
+def _tokens(draft: Draft) -> None:
+    special = {key: value for key, value in draft.table("special_tokens").items() if isinstance(value, str)}
+    draft.put("training.special_tokens", special or None, "special_tokens")
+    more = draft.table("special_tokens").get("additional_special_tokens") or []
+    tokens = draft.get("tokens") or []
+    added = [token.get("content") if isinstance(token, dict) else token for token in [*_list(tokens), *_list(more)]]
+    draft.put("training.added_tokens", [token for token in added if token] or None, "tokens", "special_tokens")
+    draft.take("training.resize_vocab", "resize_token_embeddings_to_32x")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,114 @@
+"""Axolotl's data sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.errors import SpecError
+from truetune.spec.located import Located
+from truetune.spec.run import Format
+from truetune.spec.stacks.datasets import Rows, give, located
+from truetune.spec.stacks.document import place
+from truetune.spec.stacks.draft import Draft, on
+from truetune.spec.stacks.facts import facts
+
+LISTS = ("datasets", "test_datasets", "pretraining_dataset")
+ALPACA = {
+    "instruction": "field_instruction",
+    "input": "field_input",
+    "output": "field_output",
+    "system": "field_system",
+}
+
+
+def data(draft: Draft, document: Located) -> None:
+    """`datasets`, `test_datasets` and `pretraining_dataset`, and what of them is learned."""
+    known = facts("axolotl").classes["dataset"]
+    first: dict[str, Any] = {}
+    for key in LISTS:
+        value = draft.get(key)
+        sets = value if isinstance(value, list) else [] if value is None else [value]
+        given = [item if isinstance(item, dict) else {"path": item} for item in sets]
+        for index, item in enumerate(given):
+            if not isinstance(item.get("path"), str) and item.get("path") is not None:
+                at = place(document, (key, index, "path"))
+                raise SpecError(f"{at.file}:{at.line}: {at.key}: expected a path or a name, found {item['path']!r}")
+            draft.odd += [place(document, (key, index, str(name))) for name in item if str(name) not in known]
+        rows = [_rows(draft, item, key == "pretraining_dataset") for item in given]
+        give(draft, rows, key, field="eval_data" if key == "test_datasets" else "data")
+        first = first or (given[0] if given else {})
+    _learned(draft, first)
+    draft.put("history", "single")
+
+
+def _learned(draft: Draft, item: dict[str, Any]) -> None:
+    if on(draft.get("train_on_inputs")) or draft.fields.get("format") == "text":
+        draft.put("learn", {"what": "all"}, "train_on_inputs")
+    draft.put("append_eos", item.get("type") == "completion" or None)
+    if draft.fields.get("format") == "alpaca":
+        draft.own_prompt = True
+        draft.notes.append("rows of the type alpaca: truetune looks at them as chats, not in Axolotl's Alpaca prompt")
+    other = draft.fields.setdefault("training.other", {})
+    for key in ("roles_to_train", "train_on_eos", "train_on_eot", "type", "chat_template"):
+        if item.get(key) is not None:
+            other.setdefault(f"datasets.{key}", item[key])
+
+
+def _rows(draft: Draft, item: dict[str, Any], pretraining: bool) -> Rows:
+    name = str(item.get("path"))
+    paths = located(draft, name, item.get("data_files"), item.get("data_dir"))
+    made = _form(draft, item, pretraining)
+    if isinstance(made, str):
+        return Rows(name, paths, why_not=made)
+    return Rows(name, paths, *made)
+
+
+def _form(draft: Draft, item: dict[str, Any], pretraining: bool) -> tuple[Format | None, dict[str, str]] | str:
+    """The format and the map of a data set, or why it cannot be read."""
+    kind = item.get("type")
+    if pretraining or kind == "completion" or (kind is None and item.get("field")):
+        column = item.get("text_column") or item.get("field") or "text"
+        return "text", {} if column == "text" else {"text": str(column)}
+    if isinstance(kind, dict):
+        return _alpaca(kind)
+    base = str(kind or "").partition(":")[0].partition(".")[0]
+    if draft.get("rl") in ("dpo", "ipo", "orpo", "simpo"):
+        return _pairs(item)
+    if draft.get("rl") == "kto":
+        return "kto", {}
+    if base == "chat_template":
+        return _chat(item)
+    if base == "alpaca":
+        return _alpaca(item)
+    if kind is None:
+        return None, {}
+    return f"rows of the type {kind} are Axolotl's own"
+
+
+def _chat(item: dict[str, Any]) -> tuple[Format, dict[str, str]] | str:
+    column = str(item.get("field_messages") or "messages")
+    names = {**{"role": "role", "content": "content"}, **_table(item.get("message_property_mappings"))}
+    names["role"] = item.get("message_field_role") or names["role"]
+    names["content"] = item.get("message_field_content") or names["content"]
+    pair = names["role"], names["content"]
+    if pair not in (("role", "content"), ("from", "value")):
+        return f"its messages hold {pair[0]} and {pair[1]}, where truetune reads role and content, or from and value"
+    form: Format = "messages" if pair == ("role", "content") else "sharegpt"
+    ours = "messages" if form == "messages" else "conversations"
+    tools = item.get("field_tools")
+    return form, ({} if column == ours else {ours: column}) | ({"tools": str(tools)} if tools else {})
+
+
+def _alpaca(item: dict[str, Any]) -> tuple[Format, dict[str, str]]:
+    return "alpaca", {ours: str(item[key]) for ours, key in ALPACA.items() if item.get(key) and item[key] != ours}
+
+
+def _pairs(item: dict[str, Any]) -> tuple[Format, dict[str, str]]:
+    columns = {"chosen": item.get("field_chosen"), "rejected": item.get("field_rejected")}
+    if item.get("field_messages"):
+        columns["messages"] = item["field_messages"]
+    return "preference", {ours: str(theirs) for ours, theirs in columns.items() if theirs and theirs != ours}
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

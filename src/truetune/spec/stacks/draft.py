@@ -1,0 +1,207 @@
+"""Draft: a Config in the making, and the small readings that the stacks share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from truetune.errors import SpecError
+from truetune.spec.config import Config, Place, Renamed, Stack
+from truetune.spec.located import parse
+from truetune.spec.run import RunSpec
+from truetune.spec.stacks.facts import DEPRECATED, RENAMED
+from truetune.spec.training import Training
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNKNOWN = _Unknown()
+"""A value that is set, but cannot be told without running the program; its field stays as if nothing were known."""
+
+
+def unknown(value: Any) -> bool:
+    """Is it, or is in it, a value that cannot be told?"""
+    return value is UNKNOWN or (isinstance(value, (list, tuple, set)) and any(item is UNKNOWN for item in value))
+
+
+SAME = frozenset(Training.model_fields) - {
+    "method", "lora", "load_in", "adapter", "devices", "fsdp", "deepspeed_stage", "other", "special_tokens",
+    "added_tokens", "shuffle", "eval_logits_kept", "skip_prepare_dataset", "reference", "val_size", "prepared_path",
+    "use_reentrant", "loss_type", "device_map", "dtype", "train_on_inputs", "gradient_checkpointing",
+}  # fmt: skip
+"""Fields of Training that transformers and TRL call the same."""
+
+
+ABOVE = 5
+"""Folders, from the config's own upwards, that its relative paths are tried against"""
+SECRETS = ("hub_token", "api_key", "auth_token", "webhook_url", "_secret")
+
+
+@dataclass
+class Draft:
+    """Effective values by the stack's own keys, and the fields that they become."""
+
+    stack: Stack
+    version: str
+    path: str
+    values: dict[str, Any]
+    """What the file sets, of what takes effect"""
+    where: Mapping[str, Place]
+    """Key -> where the file sets it"""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    raw: Mapping[str, Any] | None = None
+    """All that the file sets, where some of it takes no effect"""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Field of RunSpec, with dots -> value"""
+    places: dict[str, Place] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    own_prompt: bool = False
+    odd: list[Place] = field(default_factory=list)
+    """Keys inside of others that the stack does not know"""
+
+    def get(self, *keys: str) -> Any:
+        """What the file sets the first of these keys to (null counts), else the default of the first that has one."""
+        self.used.update(key for key in keys if key in self.values)
+        for source in (self.values, self.defaults):
+            for key in keys:
+                if key in source:
+                    return source[key]
+        return None
+
+    def put(self, name: str, value: Any, *keys: str) -> None:
+        """Give a field its value; the keys it comes from say where it is set."""
+        place = next((self.where[key] for key in keys if key in self.values and key in self.where), None)
+        if place is not None:
+            self.places[name] = place
+        if value is not None and not unknown(value):
+            self.fields[name] = value
+        self.used.update(key for key in keys if key in self.values)
+
+    def take(self, name: str, *keys: str, made: Callable[[Any], Any] = lambda value: value) -> Any:
+        """Give a field the value of the first of these keys that has one."""
+        value = self.get(*keys)
+        if value is not None and not unknown(value):
+            value = made(value)
+        self.put(name, value, *keys)
+        return value
+
+    def same(self) -> None:
+        """Take what transformers, TRL and truetune call by one name."""
+        for name in SAME:
+            if name in self.values or name in self.defaults:
+                self.take(f"training.{name}", name)
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        """A key that holds keys; empty where it is not set. Raises SpecError where it holds something else."""
+        value = self.get(key)
+        if value is None or unknown(value):
+            return {}
+        if isinstance(value, str) and value.startswith("{"):
+            value = parse(value, self.at(key)).value
+        if not isinstance(value, dict):
+            raise SpecError(f"{self.at(key)}: {key}: expected keys and values, found {value!r}")
+        return value
+
+    def at(self, *keys: str) -> str:
+        """`FILE:LINE` of the first of these keys."""
+        place = next((self.where[key] for key in keys if key in self.where), None)
+        return f"{place.file}:{place.line}" if place is not None else self.path
+
+    def find(self, name: str) -> Path | None:
+        """A file or folder that the config names: from here, else from the config's folder, else from one above it."""
+        if "://" in name or "\0" in name:
+            return None
+        wanted = Path(name).expanduser()
+        above = [folder for folder in Path(self.path).absolute().parents if folder != folder.parent]
+        folders = [Path(), *above[:ABOVE]]
+        try:
+            return next((folder / wanted for folder in folders if (folder / wanted).exists()), None)
+        except OSError:
+            return None
+
+    def folder(self, name: Any) -> str | None:
+        """A model or tokenizer: its folder where there is one, else its name."""
+        if not isinstance(name, str):
+            return None
+        found = self.find(name)
+        return str(found) if found is not None else name
+
+    def config(self, known: Iterable[str], limit: int | None, packages: tuple[str, ...]) -> Config:
+        """The whole. Raises SpecError with the line of a value that a field does not take."""
+        known = set(known)
+        raw = self.values if self.raw is None else self.raw
+        old = {k: now for name in packages for k, now in RENAMED[name].items() if k not in known - DEPRECATED}
+        rest = {
+            key: value
+            for key, value in self.values.items()
+            if key in known and key not in self.used and value is not None and not key.endswith(SECRETS)
+        }
+        self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
+
+        def place(key: str) -> Place:
+            return self.where.get(key, Place(self.path, 1, key))
+
+        return Config(
+            stack=self.stack,
+            version=self.version,
+            path=self.path,
+            spec=self._spec(),
+            places=self.places,
+            unknown=(*(place(key) for key in raw if key not in known), *self.odd),
+            raw=raw,
+            text=self.text,
+            limit=limit,
+            own_prompt=self.own_prompt,
+            renamed=tuple(Renamed(place(key), old[key]) for key in raw if key in old),
+            notes=tuple(self.notes),
+        )
+
+    def _spec(self) -> RunSpec:
+        nested: dict[str, Any] = {}
+        for name, value in self.fields.items():
+            inner = nested
+            *way, last = name.split(".")
+            for step in way:
+                inner = inner.setdefault(step, {})
+            inner[last] = {**inner[last], **value} if isinstance(inner.get(last), dict) else value
+        try:
+            return RunSpec.model_validate(nested)
+        except ValidationError as error:
+            problems = []
+            for problem in error.errors():
+                way = [str(step) for step in problem["loc"]]
+                place = next((p for n in range(len(way), 0, -1) if (p := self.places.get(".".join(way[:n])))), None)
+                at = f"{place.file}:{place.line}: {place.key}" if place else f"{self.path}: {'.'.join(way)}"
+                said = problem["msg"]
+                problems.append(f"{at}: {said[:1].lower()}{said[1:]} (found {problem['input']!r:.80})")
+            raise SpecError("\n".join(dict.fromkeys(problems))) from None
+
+
+def near(key: str, known: Iterable[str]) -> str | None:
+    """The known key that is most like it."""
+    return next(iter(difflib.get_close_matches(key, list(known), n=1, cutoff=0.8)), None)
+
+
+def names(value: Any) -> list[str]:
+    """A list of names, from a list or from one string with commas."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return [str(item) for item in value] if isinstance(value, (list, tuple)) else []
+
+
+def on(value: Any) -> bool:
+    """Is a switch on? (`"true"` of a command line is)"""
+    return value.lower() in ("true", "yes", "1", "on") if isinstance(value, str) else bool(value)

@@ -1,0 +1,26 @@
+"""truetune's own settings, as a Config with the places of its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import truetune
+from truetune.spec.config import Config, Place
+from truetune.spec.files import find_settings, spec_of
+from truetune.spec.located import Located
+from truetune.spec.stacks.document import place
+
+
+def read(document: Located) -> Config:
+    """A truetune.yaml. Raises SpecError."""
+    settings, _ = find_settings(document.path, Path(document.path).parent)
+    spec = spec_of(settings, document.path)
+    places: dict[str, Place] = {}
+    for keys in document.spots:
+        if not any(isinstance(key, int) for key in keys):
+            places[".".join(str(key).replace("-", "_") for key in keys)] = place(document, keys)
+    raw = {str(key): value for key, value in document.value.items()} if isinstance(document.value, dict) else {}
+    return Config(
+        stack="truetune", version=truetune.__version__, path=document.path, spec=spec, places=places, raw=raw,
+        text=document.text, limit=spec.max_length,
+    )  # fmt: skip

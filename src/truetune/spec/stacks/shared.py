@@ -1,0 +1,78 @@
+"""What several stacks hand to transformers, peft and DeepSpeed: read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import SpecError
+from truetune.spec import located
+from truetune.spec.stacks.draft import UNKNOWN, Draft
+
+
+def sharding(draft: Draft) -> None:
+    """`fsdp` with `fsdp_config`, and `deepspeed` with its stage."""
+    fsdp = draft.get("fsdp")
+    details = draft.get("fsdp_config")
+    draft.put("training.fsdp", bool(fsdp) or bool(details and fsdp is None), "fsdp", "fsdp_config")
+    value = draft.get("deepspeed")
+    if value is None or value is UNKNOWN or value == "":
+        return
+    draft.put("training.deepspeed_stage", _stage(draft, value), "deepspeed")
+
+
+def _stage(draft: Draft, value: Any) -> int | None:
+    if isinstance(value, str):
+        path = draft.find(value)
+        if path is None or not path.is_file():
+            draft.notes.append(f"deepspeed: {value} is not here, so its ZeRO stage is not known")
+            return None
+        value = located.read(path).value
+    zero = value.get("zero_optimization", {}) if isinstance(value, dict) else {}
+    stage = zero.get("stage", 0) if isinstance(zero, dict) else 0
+    if stage not in (0, 1, 2, 3):
+        raise SpecError(f"{draft.at('deepspeed')}: zero_optimization.stage: expected 0, 1, 2 or 3, found {stage!r}")
+    return int(stage)
+
+
+def checkpointing(draft: Draft) -> None:
+    """`gradient_checkpointing`, or `activation_checkpointing` where that is set, and `use_reentrant` of its kwargs."""
+    names = ("activation_checkpointing", "gradient_checkpointing")
+    value = next((v for v in map(draft.get, names) if v is not None), False if draft.defaults else None)
+    draft.put("training.gradient_checkpointing", value, *names)
+    for name in (f"{name}_kwargs" for name in names):
+        if (reentrant := draft.table(name).get("use_reentrant")) is not None:
+            draft.put("training.use_reentrant", reentrant, name)
+            return
+
+
+def joined(value: Any) -> str:
+    """`sigmoid`, or `sigmoid+sft` of several."""
+    return "+".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def indices(value: Any) -> Any:
+    """peft's `trainable_token_indices`: a list, or a list for each layer."""
+    if not isinstance(value, dict):
+        return value
+    return [index for of_layer in value.values() for index in (of_layer if isinstance(of_layer, list) else [of_layer])]
+
+
+def device_map(value: Any) -> str | None:
+    """`auto` and the like; a table of devices as `{...}`."""
+    return value if isinstance(value, str) else None if value is None else str(value)
+
+
+def special_tokens(draft: Draft, *keys: str) -> None:
+    """Keys that set a special token (`pad_token: <|pad|>`)."""
+    found = {key: draft.values[key] for key in keys if isinstance(draft.values.get(key), str)}
+    if found:
+        draft.put("training.special_tokens", found, *found)
+
+
+def local_template(draft: Draft, value: str) -> str | None:
+    """The path of a template file that is here."""
+    if "{" in value or "\n" in value:
+        return None
+    found = draft.find(value)
+    return str(found) if found is not None and Path(found).is_file() else None

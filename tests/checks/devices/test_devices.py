@@ -1,0 +1,130 @@
+"""Rules on devices: silent on healthy launches, and each fault found by its own rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checks.pages.devices import launch
+from truetune.checks.catalogue import rules
+from truetune.checks.findings import Finding
+
+MODEL = {
+    **{"model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30},
+    **{"num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152, "tie_word_embeddings": True},
+    "dtype": "bfloat16",
+}
+RUN = {"per_device_train_batch_size": 4, "bf16": True, "gradient_checkpointing": True}
+
+
+def found(tmp_path: Path, config: dict[str, Any], machine: dict[str, Any], **more: Any) -> list[Finding]:
+    subject = launch({"config": config, "machine": machine, **more}, tmp_path)
+    return [finding for rule in rules("devices") for finding in rule(subject).findings()]
+
+
+def ranks(world: int, rank: int) -> dict[str, str]:
+    values = {"WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
+    return {name: str(value) for name, value in values.items()}
+
+
+HEALTHY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one GPU": ({"training": RUN}, {"gpus": 1, "memory": 24}),
+    "one GPU of four": ({"training": RUN}, {"gpus": 4, "environment": {"CUDA_VISIBLE_DEVICES": "2"}}),
+    "CPU": ({"training": {}}, {}),
+    "a machine of a CI service": ({"training": RUN}, {"environment": {"CI": "true", "CUDA_VISIBLE_DEVICES": ""}}),
+    "four GPUs before the launch": ({"training": RUN}, {"gpus": 4, "memory": 80}),
+    "torchrun, first of 8": ({"training": RUN}, {"gpus": 8, "environment": ranks(8, 0)}),
+    "torchrun, last of 8": ({"training": RUN}, {"gpus": 8, "environment": ranks(8, 7)}),
+    "two machines": (
+        {"training": RUN},
+        {"gpus": 8, "environment": {"WORLD_SIZE": 16, "RANK": 15, "LOCAL_RANK": 7, "LOCAL_WORLD_SIZE": 8}},
+    ),
+    "two machines, each with one": (
+        {"training": RUN},
+        {"gpus": 1, "environment": {"WORLD_SIZE": 2, "RANK": 1, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}},
+    ),
+    "a rank that sees its own GPU alone": (
+        {"training": RUN},
+        {"gpus": 8, "environment": {"WORLD_SIZE": 8, "RANK": 0, "LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": "0"}},
+    ),
+    "left unset by accelerate": ({"training": RUN}, {"gpus": 1, "environment": {"LOCAL_RANK": "-1"}}),
+    "ZeRO-3": ({"training": {**RUN, "deepspeed_stage": 3}}, {"gpus": 8, "environment": ranks(8, 1)}),
+    "DeepSpeed with auto": (
+        {"training": {**RUN, "deepspeed_stage": 2, "other": {"deepspeed": {"train_batch_size": "auto"}}}},
+        {"gpus": 8, "environment": ranks(8, 1)},
+    ),
+    "QLoRA": ({"training": {**RUN, "load_in": 4, "lora": {"r": 8}, "device_map": "auto"}}, {"gpus": 1}),
+    "QLoRA on each GPU": (
+        {"training": {**RUN, "load_in": 4, "lora": {"r": 8}}},
+        {"gpus": 2, "environment": ranks(2, 0)},
+    ),
+    "FSDP and QLoRA in Axolotl": (
+        {"stack": "axolotl", "training": {**RUN, "fsdp": True, "load_in": 4, "lora": {"r": 8}}},
+        {"gpus": 2, "environment": ranks(2, 0)},
+    ),
+    "a stream": ({"training": {**RUN, "max_steps": 100, "other": {"streaming": True}}}, {"gpus": 8}),
+    "an evaluation": ({"training": {**RUN, "eval_strategy": "steps", "per_device_eval_batch_size": 2}}, {"gpus": 1}),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_launches(name: str, tmp_path: Path) -> None:
+    config, machine = HEALTHY[name]
+    assert found(tmp_path, config, machine, model=MODEL) == []
+
+
+FAULTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "split in each process": (
+        "TT651", "error", {"training": {"device_map": "auto", "devices": 2}}, {"gpus": 2},
+    ),
+    "split though it fits on one": (
+        "TT651", "warning", {"training": {**RUN, "device_map": "auto"}}, {"gpus": 2},
+    ),
+    "hidden GPUs": ("TT652", "warning", {}, {"gpus": 2, "environment": {"CUDA_VISIBLE_DEVICES": "-1"}}),
+    "a GPU that there is not": ("TT652", "error", {}, {"gpus": 2, "environment": {"CUDA_VISIBLE_DEVICES": "0,2"}}),
+    "a rank without a GPU": ("TT653", "error", {}, {"gpus": 1, "environment": ranks(2, 1)}),
+    "a size that is no number": ("TT653", "error", {}, {"environment": {"WORLD_SIZE": "two"}}),
+    "a stream of unknown length": (
+        "TT655", "warning",
+        {"training": {"devices": 2, "other": {"streaming": True, "accelerator_config": {"dispatch_batches": False}}}},
+        {},
+    ),
+    "a stream in order": ("TT656", "warning", {"training": {"shuffle": False, "other": {"streaming": True}}}, {}),
+    "almost too large": ("TT657", "warning", {"max_length": 1024, "training": RUN}, {"gpus": 1, "memory": 3.8}),
+    "too large": ("TT657", "error", {"max_length": 1024, "training": RUN}, {"gpus": 1, "memory": 2}),
+    "8 bits under FSDP": (
+        "TT658", "error", {"training": {"fsdp": True, "devices": 2, "load_in": 8, "lora": {"r": 8}}}, {},
+    ),
+    "FSDP on a mapped device": (
+        "TT659", "warning", {"training": {"fsdp": True, "devices": 2, "device_map": "cuda:0"}}, {},
+    ),
+    "logits kept, rows unknown": (
+        "TT661", "warning", {"training": {**RUN, "eval_strategy": "epoch", "eval_logits_kept": True}}, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name: str, tmp_path: Path) -> None:
+    code, severity, config, machine = FAULTS[name]
+    seen = found(tmp_path, config, machine, model=MODEL)
+    assert [(finding.code, finding.severity) for finding in seen] == [(code, severity)], seen
+
+
+def test_little_is_kept_by_a_small_evaluation(tmp_path: Path) -> None:
+    config = {
+        **{"max_length": 64, "eval_data": ["eval.jsonl"]},
+        "training": {**RUN, "eval_strategy": "epoch", "eval_logits_kept": True},
+    }
+    assert found(tmp_path, config, {}, model=MODEL, files={"eval.jsonl": 10}) == []
+
+
+def test_the_experts_that_axolotl_quantizes(tmp_path: Path) -> None:
+    model = {**MODEL, "model_type": "qwen3_moe", "head_dim": 64, "num_experts": 8, "moe_intermediate_size": 64}
+    run = {**RUN, "load_in": 4, "lora": {"r": 8}}
+    left = found(tmp_path / "a", {"stack": "axolotl", "training": run}, {}, model=model)
+    assert [finding.code for finding in left] == ["TT662"]
+    run = {**run, "other": {"quantize_moe_experts": True}}
+    assert found(tmp_path / "b", {"stack": "axolotl", "training": run}, {}, model=model) == []

@@ -1,0 +1,82 @@
+"""diagnose: the report on a run's log."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.diagnose import diagnose
+from truetune.checks.floor import floor_of
+from truetune.demo import DATA, TOKENIZER
+from truetune.errors import DataError, UsageError
+from truetune.spec.files import spec_of
+
+RUNS = Path(__file__).parents[2] / "logs" / "runs"
+CHATS = [("Is it open?", "It is."), ("Is it far?", "It is."), ("Is it dear?", "It is not dear at all.")]
+
+
+def chats(path: Path, answers: list[tuple[str, str]]) -> str:
+    rows = [
+        {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]}
+        for asked, said in answers
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_a_healthy_run_is_clean() -> None:
+    report = diagnose(RUNS / "healthy-sft-cosine.json")
+    assert report.findings == ()
+    assert report.worst() is None
+    facts = dict(report.subjects[0].facts)
+    assert facts["steps"] == "80 of 80"
+    assert facts["trains"] == "language modelling"
+    assert facts["written by"] == "transformers"
+
+
+def test_rules_can_be_chosen() -> None:
+    assert [f.rule for f in diagnose(RUNS / "overfit.json").findings] == ["eval-loss-rises"]
+    assert not diagnose(RUNS / "overfit.json", ignore="TT813").findings
+    assert not diagnose(RUNS / "overfit.json", select="flat-loss").findings
+
+
+def test_settings_and_a_spec_are_not_both_taken() -> None:
+    with pytest.raises(UsageError):
+        diagnose(RUNS / "overfit.json", spec=spec_of({}, "test"), ignore="TT813")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        diagnose(tmp_path)
+
+
+def test_the_floor_of_data(tmp_path: Path) -> None:
+    data = floor_of(spec_of({"data": chats(tmp_path / "a.jsonl", CHATS), "tokenizer": str(TOKENIZER)}, "test"))
+    assert (data.rows, data.examples) == (3, 3)
+    assert data.commonest == pytest.approx(2 / 3)
+    entropy = -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))
+    assert data.answer == pytest.approx(entropy * 3 / data.supervised)
+    assert data.answer < data.unigram < math.log(data.supervised)
+
+
+def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
+    data = chats(
+        tmp_path / "a.jsonl", [(f"Question {i}?", "I do not know." if i % 10 else f"It is {i}.") for i in range(200)]
+    )
+    floor = floor_of(spec_of({"data": data, "tokenizer": str(TOKENIZER)}, "test")).answer
+    losses = [max(floor, 5 * 0.9**i) * (1 + 0.01 * math.sin(i * i)) for i in range(1, 101)]
+    history = [{"step": i, "loss": loss, "epoch": i / 100} for i, loss in enumerate(losses, 1)]
+    state = tmp_path / "trainer_state.json"
+    state.write_text(json.dumps({"log_history": history}), encoding="utf-8")
+    assert not diagnose(state).findings
+    (finding,) = diagnose(state, data=data, tokenizer=str(TOKENIZER)).findings
+    assert finding.rule == "shortcut-loss"
+    assert "90%" in finding.message
+
+
+def test_data_without_a_tokenizer_are_not_dropped_in_silence() -> None:
+    report = diagnose(RUNS / "healthy-sft-cosine.json", data=str(DATA))
+    assert dict(report.subjects[0].facts)["data not looked at"] == "name a tokenizer with -t"

@@ -1,0 +1,56 @@
+"""Blocks that are the log of a run.
+
+The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
+(`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
+`state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.logs.log import DataFacts
+from truetune.logs.read import read_run
+
+FACTS = {
+    "rows": 100,
+    "examples": 100,
+    "supervised": 10_000,
+    "unigram": 5.0,
+    "answer": 3.0,
+    "commonest": 0.01,
+}
+
+
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """What this rule finds in the log that a block describes."""
+    example = yaml.safe_load(text)
+    records = example.get("log") or _records(example["curve"])
+    state = {"log_history": records, **(example.get("state") or {})}
+    (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    if "config" in example:
+        (folder / "config.json").write_text(json.dumps(example["config"]), encoding="utf-8")
+    log = read_run(folder)
+    if "data" in example:
+        log = dataclasses.replace(log, data=DataFacts(**{**FACTS, **example["data"]}))
+    return tuple(rule(log).findings())
+
+
+def _records(curves: dict[str, dict[str, Any]]) -> list[dict[str, float]]:
+    made: dict[tuple[bool, int], dict[str, float]] = {}
+    for number, (name, form) in enumerate(curves.items()):
+        points = form.get("values") or [form["from"], form.get("to", form["from"])]
+        steps = np.arange(form.get("every", 1), form.get("steps", 100) + 1, form.get("every", 1))
+        values = np.interp(np.linspace(0, 1, steps.size), np.linspace(0, 1, len(points)), points)
+        values += np.random.default_rng(number).normal(0, form.get("noise", 0), steps.size)
+        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+            made.setdefault((name.startswith("eval_"), step), {"step": step})[name] = value
+    return [made[key] for key in sorted(made, key=lambda key: (key[1], key[0]))]

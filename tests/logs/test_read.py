@@ -1,0 +1,311 @@
+"""Every kind of log becomes one RunLog; what is broken is read as far as it goes, and noted."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from truetune.errors import DataError
+from truetune.logs.builder import Builder
+from truetune.logs.events import crc32c, masked, read_events
+from truetune.logs.log import RunLog
+from truetune.logs.names import canonical
+from truetune.logs.read import is_run, read_run
+
+STATE = {
+    "max_steps": 6,
+    "best_metric": 1.5,
+    "train_batch_size": 8,
+    "log_history": [
+        {"step": 2, "loss": 2.0, "learning_rate": 1e-4, "epoch": 0.5},
+        {"step": 4, "loss": "1.8", "learning_rate": 5e-5, "epoch": 1.0},
+        {"step": 4, "eval_loss": 1.9, "eval_runtime": 3.0},
+        {"step": 4, "train_runtime": 9.0, "train_loss": 1.9},
+    ],
+}
+
+
+def state(folder: Path, text: str | None = None, name: str = "trainer_state.json") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(json.dumps(STATE) if text is None else text, encoding="utf-8")
+    return path
+
+
+def test_trainer_state(tmp_path: Path) -> None:
+    log = read_run(state(tmp_path).parent)
+    assert log.format == "transformers"
+    assert log.curve("loss").step.tolist() == [2, 4]
+    assert log.curve("loss").value.tolist() == [2.0, 1.8]
+    assert log.curve("eval_loss").value.tolist() == [1.9]
+    assert (log.number("max_steps"), log.number("train_loss"), log.epochs) == (6, 1.9, 1.0)
+    assert log.notes == ()
+
+
+def test_the_newest_checkpoint_is_taken_and_an_older_one_where_it_is_cut_off(tmp_path: Path) -> None:
+    state(tmp_path / "checkpoint-2", json.dumps({"log_history": [{"step": 2, "loss": 3.0}]}))
+    state(tmp_path / "checkpoint-10")
+    assert read_run(tmp_path).curve("loss").value.tolist() == [2.0, 1.8]
+    assert read_run(tmp_path).checkpoints == (2, 10)
+    state(tmp_path / "checkpoint-10", json.dumps(STATE)[:100])
+    log = read_run(tmp_path)
+    assert log.curve("loss").value.tolist() == [3.0]
+    assert "checkpoint-10" in log.notes[0]
+    assert read_run(tmp_path / "checkpoint-2").curve("loss").value.tolist() == [3.0]
+
+
+def test_the_vocabulary_stands_beside(tmp_path: Path) -> None:
+    state(tmp_path / "checkpoint-4")
+    (tmp_path / "checkpoint-4" / "config.json").write_text('{"text_config": {"vocab_size": 77}}')
+    assert read_run(tmp_path).number("vocab_size") == 77
+
+
+LLAMA_FACTORY = {
+    "current_steps": 5,
+    "total_steps": 20,
+    "loss": 1.5,
+    "lr": 1e-4,
+    "epoch": 0.5,
+    "elapsed_time": "0:01:02",
+}
+SWIFT = {"loss": 1.5, "learning_rate": 1e-4, "epoch": 0.5, "global_step/max_steps": "5/20", "percentage": "25%"}
+
+
+@pytest.mark.parametrize("record", [LLAMA_FACTORY, SWIFT], ids=["llama-factory", "ms-swift"])
+def test_jsonl(record: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "trainer_log.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    log = read_run(tmp_path)
+    assert {name: curve.value.tolist() for name, curve in log.curves.items()} == {
+        "loss": [1.5],
+        "learning_rate": [1e-4],
+        "epoch": [0.5],
+    }
+    assert log.curve("loss").step.tolist() == [5]
+    assert log.total_steps == 20
+    assert log.notes == ()
+
+
+def test_csv_of_lightning_and_of_an_export(tmp_path: Path) -> None:
+    table = "epoch,lr-AdamW,step,train_loss_step,val_loss\n0,0.1,9,2.5,\n0,,19,,2.4\n,,29,2.3,\n"
+    (tmp_path / "metrics.csv").write_text(table, encoding="utf-8")
+    log = read_run(tmp_path)
+    assert log.curve("loss").step.tolist() == [9, 29]
+    assert log.curve("eval_loss").value.tolist() == [2.4]
+    assert log.curve("learning_rate").value.tolist() == [0.1]
+    export = tmp_path / "export.csv"
+    export.write_text('"Step","run-7 - train/loss","run-7 - train/loss__MIN"\n1,2.0,1.0\n2,1.9,1.0\n', encoding="utf-8")
+    assert read_run(export).curve("loss").value.tolist() == [2.0, 1.9]
+    assert set(read_run(export).curves) == {"loss"}
+
+
+def test_a_table_with_an_endless_cell_is_read_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,loss\n1,2.0\n2," + "9" * 200_000 + "\n", encoding="utf-8")
+    assert read_run(path).curve("loss").step.tolist() == [1]
+    assert "the rest is left out" in read_run(path).notes[0]
+
+
+def test_printed_output(tmp_path: Path) -> None:
+    lines = [
+        "loading model",
+        " 10%|#| 1/10 [00:01<00:09]\r{'loss': '2.5', 'grad_norm': 'nan', 'learning_rate': '1e-05', 'epoch': '0.1'}",
+        "{'loss': 2.4, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.2}",
+        "{'__import__': 'os'} {'a': [1, 2]}",
+    ]
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    log = read_run(path)
+    assert log.curve("loss").value.tolist() == [2.5, 2.4]
+    assert np.isnan(log.curve("grad_norm").value).all()
+    assert log.notes == ("records without a step: they are numbered (2 times)",)
+    path.write_text(
+        "Step 1 | loss:2.5 lr:1e-05 tokens_per_second_per_gpu:100\nStep 2 | loss:2.4 lr:2e-05\n", encoding="utf-8"
+    )
+    assert read_run(path).curve("learning_rate").value.tolist() == [1e-5, 2e-5]
+    assert read_run(path).curve("tokens_per_second").step.tolist() == [1]
+
+
+def test_broken_lines_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    good = '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": NaN}\n{"step": "3", "loss": "1.5", "note": "hello"}\n'
+    path.write_bytes(good.encode() + b'[1]\n\xff\xfe{"step"\n' + b'{"step": 4, "lo')
+    log = read_run(path)
+    assert log.curve("loss").step.tolist() == [1, 2, 3]
+    assert log.notes == (
+        "values of 'note' that are no numbers",
+        "log.jsonl: lines that are no records",
+        "log.jsonl: lines that are no UTF-8",
+        "log.jsonl: lines that are no JSON (2 times)",
+    )
+
+
+def test_resumed_logs_have_parts_and_the_later_one_holds(tmp_path: Path) -> None:
+    steps = [*range(1, 11), *range(7, 15)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"step": s, "loss": i}) + "\n" for i, s in enumerate(steps)), encoding="utf-8")
+    log = read_run(path)
+    assert [part["loss"].step[0] for part in log.parts] == [1, 7]
+    assert log.curve("loss").step.tolist() == list(range(1, 15))
+    assert log.curve("loss").value.tolist() == [0, 1, 2, 3, 4, 5, *range(10, 18)]
+
+
+def test_steps_out_of_order_are_sorted(tmp_path: Path) -> None:
+    steps = np.random.default_rng(0).permutation(400) + 1
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"step": int(s), "loss": int(s)}) + "\n" for s in steps), encoding="utf-8")
+    log = read_run(path)
+    assert log.curve("loss").value.tolist() == list(range(1, 401))
+    assert len(log.parts) == 1
+    assert "out of order" in log.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("trainer_state.json", "{", "no JSON"),
+        ("trainer_state.json", '{"log_history": 3}', "a list of records was expected"),
+        ("log.jsonl", "", "no record of a run"),
+        ("weights.bin", "", "not known as a log"),
+    ],
+)
+def test_what_is_no_log_is_named(name: str, text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=says):
+        read_run(state(tmp_path, text, name))
+
+
+def test_an_empty_folder_and_one_of_data_are_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "chats.jsonl").write_text('{"messages": []}\n')
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    assert not is_run(tmp_path)
+    with pytest.raises(DataError, match="looked for trainer_state"):
+        read_run(tmp_path)
+    with pytest.raises(DataError, match="no such file"):
+        read_run(tmp_path / "away")
+
+
+@pytest.mark.parametrize("history", ["[]", '[{"step": 1, "loss": 2.0}]', '[{"step": 1, "loss": Infinity}, 3]'])
+def test_nearly_empty_histories_are_read(history: str, tmp_path: Path) -> None:
+    from truetune.checks.diagnose import diagnose
+
+    state(tmp_path, f'{{"log_history": {history}}}')
+    report = diagnose(tmp_path)
+    assert report.subjects[0].kind == "run log"
+
+
+def event(step: int, tag: str, value: float, tensor: bool = False) -> bytes:
+    """One record of an event file, written by hand."""
+
+    def field(number: int, kind: int, content: bytes) -> bytes:
+        size = bytes([len(content)]) if kind == 2 else b""
+        return bytes([number << 3 | kind]) + size + content
+
+    number = struct.pack("<f", value)
+    scalar = field(8, 2, b"\x08\x01" + field(5, 2, number)) if tensor else field(2, 5, number)
+    summary = field(1, 2, field(1, 2, tag.encode()) + scalar)
+    body = field(1, 1, struct.pack("<d", 1e9 + step)) + b"\x10" + bytes([step]) + field(5, 2, summary)
+    size = struct.pack("<Q", len(body))
+
+    def check(raw: bytes) -> bytes:
+        return struct.pack("<I", masked(crc32c(np.frombuffer(raw, np.uint8)[None])[0]))
+
+    return size + check(size) + body + check(body)
+
+
+def read_bytes(raw: bytes, folder: Path) -> RunLog:
+    path = folder / "events.out.tfevents.1.host.1.0"
+    path.write_bytes(raw)
+    into = Builder(str(path), "TensorBoard")
+    read_events(path, into)
+    return into.done()
+
+
+def test_event_files(tmp_path: Path) -> None:
+    assert crc32c(np.frombuffer(b"123456789", np.uint8)[None]) == [0xE3069283]  # RFC 3720
+    raw = [event(step, "train/loss", 2 - step / 10, tensor=step % 2 == 0) for step in range(1, 6)]
+    log = read_bytes(b"".join(raw), tmp_path)
+    assert log.curve("loss").step.tolist() == [1, 2, 3, 4, 5]
+    assert np.allclose(log.curve("loss").value, [1.9, 1.8, 1.7, 1.6, 1.5])
+    assert log.curve("wall_time").value.tolist() == [1e9 + step for step in range(1, 6)]
+    assert log.notes == ()
+
+
+def test_an_event_file_that_is_cut_or_damaged_is_read_so_far(tmp_path: Path) -> None:
+    raw = b"".join(event(step, "loss", step) for step in range(1, 6))
+    size = len(raw) // 5
+    cut = read_bytes(raw[: 3 * size + 9], tmp_path)
+    assert cut.curve("loss").step.tolist() == [1, 2, 3]
+    assert cut.notes == ("events.out.tfevents.1.host.1.0: ends within a record, 9 bytes are left out",)
+    wrong = bytearray(raw)
+    wrong[2 * size + 20] ^= 1
+    damaged = read_bytes(bytes(wrong), tmp_path)
+    assert damaged.curve("loss").step.tolist() == [1, 2, 4, 5]
+    assert "wrong checksum" in damaged.notes[0]
+    wrong[3 * size] ^= 1
+    assert "the rest is left out" in " ".join(read_bytes(bytes(wrong), tmp_path).notes)
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_events_raise_nothing(raw: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        read_bytes(event(1, "loss", 1.0) + raw, Path(folder))
+
+
+def test_tensorboard_writes_what_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(str(tmp_path / "runs" / "one"))
+    for step in range(1, 30):
+        writer.add_scalar("train/loss", 1 / step, step)
+        writer.add_scalar("eval/loss", 2 / step, step, new_style=True)
+    writer.add_histogram("weights", np.zeros(1000), 3)
+    writer.add_text("args", "x" * 5000)
+    writer.close()
+    log = read_run(tmp_path)
+    assert is_run(tmp_path)
+    assert np.allclose(log.curve("loss").value, [1 / step for step in range(1, 30)])
+    assert np.allclose(log.curve("eval_loss").value, [2 / step for step in range(1, 30)])
+    assert log.notes == ()
+
+
+def test_an_offline_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    run = wandb.init(mode="offline", project="p", dir=str(tmp_path), config={"max_grad_norm": 0.5})
+    for step in range(1, 2_000):
+        run.log({"train/loss": 2 / step, "train/global_step": step, "train/grad_norm": float("nan")})
+    run.finish()
+    wandb.teardown()
+    log = read_run(tmp_path)
+    assert log.format == "W&B"
+    assert np.allclose(log.curve("loss").value, 2 / np.arange(1, 2_000))
+    assert np.isnan(log.curve("grad_norm").value).all()
+    assert log.number("max_grad_norm") == 0.5
+    assert log.notes == ()
+    path = next(tmp_path.rglob("*.wandb"))
+    path.write_bytes(path.read_bytes()[:40_000])
+    cut = read_run(path)
+    assert 10 < cut.curve("loss").step.size < 1_999
+    assert "left out" in cut.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("train/loss", "loss"),
+        ("eval/loss", "eval_loss"),
+        ("val_loss", "eval_loss"),
+        ("train/rewards/chosen", "rewards/chosen"),
+        ("eval/rewards/chosen", "eval_rewards/chosen"),
+        ("lr-AdamW/pg1", "learning_rate"),
+        ("my/metric", "my/metric"),
+    ],
+)
+def test_names(name: str, ours: str) -> None:
+    assert canonical(name) == ours

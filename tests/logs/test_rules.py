@@ -1,0 +1,121 @@
+"""The rules on real runs of tiny models (`make_runs`), and on healthy runs of random shapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.logs.faults import FAULTS, found_in, spoiled
+from tests.logs.healthy import State, healthy
+from truetune.checks.catalogue import rules
+from truetune.logs.builder import Builder
+from truetune.logs.log import RunLog
+from truetune.logs.read import read_run
+from truetune.logs.records import read_state
+
+RUNS = Path(__file__).with_name("runs")
+FOUND = {
+    "all-rows-masked": {"nan-hidden-by-logging-filter"},
+    "best-is-worst": {"best-checkpoint-is-worst"},
+    "dpo-by-length": {"dpo-accuracy-at-once"},
+    "dpo-too-weak": {"dpo-stuck-at-ln2"},
+    "dpo-unlearns": {"dpo-chosen-falls"},
+    "frozen-adapter": {"grad-norm-zero"},
+    "identical-pairs": {"dpo-stuck-at-ln2"},
+    "labels-not-shifted": {"shortcut-loss"},
+    "learning-rate-huge": {"loss-diverges"},
+    "learning-rate-tiny": {"flat-loss"},
+    "learning-rate-too-high": {"loss-diverges"},
+    "lora-without-effect": {"flat-loss"},
+    "loss-summed": {"loss-above-uniform"},
+    "masked-rows": {"nan-hidden-by-logging-filter"},
+    "masked-rows-in-windows": {"nan-hidden-by-logging-filter"},
+    "overfit": {"eval-loss-rises"},
+    "resumed-without-optimizer": {"resume-starts-fresh"},
+    "resumed-without-weights": {"resume-starts-fresh"},
+    "schedule-four-times": {"learning-rate-ended-early"},
+    "warmup-500": {"learning-rate-never-peaked"},
+}
+"""Real runs that are broken -> what is found, and nothing else"""
+
+
+def found(log: RunLog) -> dict[str, Any]:
+    """Findings by rule."""
+    return {finding.rule: finding for rule in rules("log") for finding in rule(log).findings()}
+
+
+def log_of(state: State) -> RunLog:
+    """The log of a trainer_state.json with this content."""
+    into = Builder("made", "transformers")
+    read_state(state, into)
+    return into.done()
+
+
+@pytest.mark.parametrize("path", sorted(RUNS.glob("*.json")), ids=lambda path: path.stem)
+def test_real_runs(path: Path) -> None:
+    assert set(found(read_run(path))) == FOUND.get(path.stem, set())
+
+
+def test_every_broken_run_is_there() -> None:
+    made = {path.stem for path in RUNS.glob("*.json")}
+    assert FOUND.keys() == {name for name in made if not name.startswith("healthy")}
+
+
+@pytest.mark.parametrize("first", range(0, 200, 25))
+def test_healthy_runs_are_silent(first: int) -> None:
+    for seed in range(first, first + 25):
+        assert not found(log_of(healthy(seed))), seed
+
+
+def test_a_run_in_its_warm_up_is_left_alone() -> None:
+    records = [{"step": i, "loss": 2.0, "learning_rate": i * 1e-6} for i in range(1, 41)]
+    assert "learning-rate-never-peaked" in found(log_of({"max_steps": 40, "log_history": records}))
+    assert not found(log_of({"max_steps": 4000, "log_history": records}))
+
+
+def test_the_step_of_a_divergence_is_named() -> None:
+    rng = np.random.default_rng(0)
+    for place in (60, 120, 250):
+        level = np.where(np.arange(300) < place, 1.5, 6.0) + rng.normal(0, 0.05, 300)
+        records = [{"step": i + 1, "loss": float(loss)} for i, loss in enumerate(level)]
+        finding = found(log_of({"log_history": records}))["loss-diverges"]
+        assert finding.severity == "error"
+        assert f"at step {place + 1} " in finding.message
+
+
+def test_a_zero_between_losses_of_preferences_is_rounding() -> None:
+    """huggingface/trl#1236: batches of one pair, losses rounded to four digits."""
+    losses = [0.0, 2.504, 0.0, 0.5027, 0.0, 0.31]
+    margins = [17.2, 5.6, 11.7, 7.6, 12.0, 6.0]
+    records = [
+        {"step": i, "loss": loss, "rewards/margins": margin, "grad_norm": 1.0}
+        for i, (loss, margin) in enumerate(zip(losses, margins, strict=True), 1)
+    ]
+    assert not found(log_of({"log_history": records}))
+
+
+def test_schedules_that_restart_are_no_seams() -> None:
+    x = np.arange(300) / 300
+    rate = 1e-4 * 0.5 * (1 + np.cos(np.pi * ((3 * x) % 1)))
+    records = [{"step": i + 1, "loss": 2 - i / 300, "learning_rate": float(r)} for i, r in enumerate(rate)]
+    assert not found(log_of({"log_history": records}))
+
+
+def test_figures_hold_what_is_named(tmp_path: Path) -> None:
+    for name in FOUND:
+        for finding in found(read_run(RUNS / f"{name}.json")).values():
+            if finding.figure is not None:
+                assert all(len(series.x) == len(series.y) > 0 for series in finding.figure.series), finding.rule
+                json.dumps(finding.message)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_in_healthy_runs_are_found(name: str) -> None:
+    fault, rule = FAULTS[name]
+    runs = [found_in(log_of(state)) for seed in range(40) if (state := spoiled(seed, fault)) is not None]
+    assert len(runs) > 5
+    assert sum(rule in run for run in runs) > 0.6 * len(runs)

@@ -1,0 +1,53 @@
+"""The machine as torch would see it."""
+
+from __future__ import annotations
+
+import pytest
+
+from truetune.memory.estimate import GIB
+from truetune.memory.machine import Gpu, Machine, gpus_of, machine
+
+
+def test_the_output_of_nvidia_smi() -> None:
+    text = "NVIDIA H200, 143771\nNVIDIA GeForce RTX 4090, 24564\n"
+    assert gpus_of(text) == [Gpu("NVIDIA H200", 143771 * 2**20), Gpu("NVIDIA GeForce RTX 4090", 24564 * 2**20)]
+    assert gpus_of("No devices were found\n") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "visible"),
+    [
+        (None, (0, 1, 2, 3)),
+        ("0,1", (0, 1)),
+        ("3, 1", (3, 1)),
+        ("", ()),
+        ("-1", ()),
+        ("0,-1,2", (0,)),
+        ("0,7,1", (0,)),
+        ("1,1", ()),
+        ("2gpu", (2,)),
+        ("none", ()),
+        ("GPU-1234,GPU-5678", (0, 1)),
+    ],
+)
+def test_visible_devices(said: str | None, visible: tuple[int, ...]) -> None:
+    variables = {} if said is None else {"CUDA_VISIBLE_DEVICES": said}
+    assert Machine((Gpu("GPU", 24 * GIB),) * 4, environment=variables).visible == visible
+
+
+def test_torch_reads_the_variable_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.cuda import _parse_visible_devices
+
+    for said in ("0,1", "3,1", "", "-1", "0,-1,2", "1,1", "2gpu", "0, 1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
+        seen = Machine((Gpu("GPU", GIB),) * 64, environment={"CUDA_VISIBLE_DEVICES": said}).visible
+        assert seen == tuple(_parse_visible_devices()), said
+
+
+def test_this_machine() -> None:
+    found = machine({"WORLD_SIZE": "8", "LOCAL_RANK": "x", "HOME": "/"})
+    assert found.environment == {"WORLD_SIZE": "8", "LOCAL_RANK": "x"}
+    assert found.number("WORLD_SIZE") == 8
+    assert found.number("LOCAL_RANK") is None
+    assert found.cpus
+    assert found.launched

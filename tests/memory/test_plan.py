@@ -1,0 +1,157 @@
+"""Plans: verdicts, remedies in order with their gains, settings of each stack, and the drawing."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from bench.memory import SHAPES
+from truetune.errors import SpecError, UsageError
+from truetune.memory.architecture import architecture
+from truetune.memory.estimate import GIB
+from truetune.memory.plan import Plan, judge, memory_of, plan
+from truetune.memory.remedies import ORDER
+from truetune.memory.spellings import SPELLINGS
+from truetune.report.plan import render_plan
+from truetune.spec.config import Config, Stack
+from truetune.spec.run import RunSpec
+
+LLAMA_8B = architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})
+STACKS: tuple[Stack, ...] = ("truetune", "trl", "transformers", "axolotl", "llama-factory")
+FULL: dict[str, Any] = {"per_device_train_batch_size": 8, "bf16": True, "dtype": "float32"}
+
+
+def planned(stack: Stack = "transformers", length: int = 4096, gpu: str | None = "24GB", **training: Any) -> Plan:
+    spec = RunSpec.model_validate({"max_length": length, "training": {**FULL, **training}})
+    return plan(Config(stack, "1.16.0", "", spec), model=LLAMA_8B, gpu_memory=gpu)
+
+
+def drawn(found: Plan, width: int = 100) -> str:
+    out = io.StringIO()
+    render_plan(found, Console(file=out, width=width))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_remedies_reach_a_run_that_fits(stack: Stack) -> None:
+    found = planned(stack)
+    assert found.verdict == "too large"
+    assert found.remedies[-1].fits
+    assert not any(remedy.fits for remedy in found.remedies[:-1])
+    total = found.estimate.peak.total
+    for remedy in found.remedies:
+        assert remedy.gain == pytest.approx(total - remedy.total)
+        assert remedy.lines
+        total = remedy.total
+    assert total <= 24 * GIB
+    assert "effective batch stays 8" in found.remedies[0].what
+
+
+def test_remedies_keep_the_effective_batch_and_the_order() -> None:
+    found = planned("trl", gradient_accumulation_steps=2)
+    assert found.remedies[0].lines == ("per_device_train_batch_size: 1", "gradient_accumulation_steps: 16")
+    whats = [remedy.what for remedy in found.remedies]
+    assert [what.split()[0] for what in whats] == ["1", "gradient", "LoRA"]
+
+
+def test_the_batch_goes_down_only_as_far_as_needed() -> None:
+    found = planned("trl", gpu="80GB", lora={"r": 16, "target_modules": "all-linear"}, gradient_checkpointing=True,
+                    per_device_train_batch_size=64, dtype="bfloat16")  # fmt: skip
+    (remedy,) = found.remedies
+    assert remedy.fits
+    assert not remedy.lines[0].endswith(": 1")
+
+
+def test_what_fits_needs_no_remedy() -> None:
+    found = planned(gpu="200GB", gradient_checkpointing=True, per_device_train_batch_size=1)
+    assert found.verdict == "fits"
+    assert not found.remedies
+    assert planned(gpu=None).verdict is None
+
+
+def test_several_gpus_share_a_model_before_its_training_is_changed() -> None:
+    found = planned("trl", gpu="80GB", devices=8)
+    assert not any("LoRA" in remedy.what or "tokens" in remedy.what for remedy in found.remedies)
+    assert "FSDP" in found.remedies[-1].what
+    assert found.remedies[-1].fits
+
+
+def test_sharding_and_offload_come_last() -> None:
+    found = planned("axolotl", gpu="6GB", devices=8)
+    assert any("FSDP" in remedy.what for remedy in found.remedies)
+    assert not planned("axolotl", gpu="1GB").remedies[-1].fits
+
+
+def test_a_verdict_is_tight_within_the_margin() -> None:
+    peak = planned().estimate.peak
+    assert judge(peak, peak.total) == "fits"
+    assert judge(peak, peak.total - peak.margin / 2) == "tight"
+    assert judge(peak, peak.total - 2 * peak.margin) == "too large"
+
+
+def test_every_stack_spells_every_change() -> None:
+    assert all(set(lines) == set(STACKS) for lines in SPELLINGS.values())
+    for lines in SPELLINGS.values():
+        for stack in ("axolotl", "llama-factory"):
+            for line in lines[stack]:
+                from truetune.spec.training import Lora
+
+                assert isinstance(yaml.safe_load(line.format(Lora())), dict), line
+    assert len(ORDER) == 12
+
+
+def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
+    from truetune.spec.stacks import read_config
+
+    lines = [line for remedy in planned("axolotl").remedies for line in remedy.lines]
+    path = tmp_path / "axolotl.yaml"
+    base = ["base_model: model", "datasets: [{path: a.jsonl, type: chat_template}]", "sequence_len: 4096"]
+    path.write_text("\n".join([*base, *lines]), encoding="utf-8")
+    config = read_config(path)
+    assert config.stack == "axolotl"
+    assert not config.unknown
+    assert config.spec.training.per_device_train_batch_size == 1
+    assert config.spec.training.gradient_accumulation_steps == 8
+    assert config.spec.training.gradient_checkpointing
+    assert config.spec.training.lora is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"), [("24GB", 24), ("24 gib", 24), ("81920MiB", 80), (16, 16), ("0.5G", 0.5), ("40", 40)]
+)
+def test_memory_of_a_gpu(text: str | float, gib: float) -> None:
+    assert memory_of(text) == gib * GIB
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "24TB", "nan", "1e9", 0, "9" * 400])
+def test_no_memory_of_a_gpu(text: str | float) -> None:
+    with pytest.raises(UsageError, match="24GB"):
+        memory_of(text)
+
+
+def test_a_plan_is_drawn_and_is_json(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SHAPES["smollm2-135m"]), encoding="utf-8")
+    found = plan(RunSpec(model=str(tmp_path)), gpu_memory="2GB")
+    text = drawn(found)
+    for word in ("134.5 million parameters", "logits", "optimizer step", "it does not fit", "1,024 tokens are assumed"):
+        assert word in " ".join(text.split())
+    assert all(len(line) <= 60 for line in drawn(planned(), 60).splitlines())
+    again = json.loads(json.dumps(found.to_dict()))
+    assert again["verdict"] == "too large"
+    assert again["parameters"]["all"] == 134_515_008
+    assert again["total"] == max(moment["total"] for moment in again["moments"])
+    for moment in again["moments"]:
+        assert sum(moment["parts"].values()) == pytest.approx(moment["total"], abs=20)
+
+
+def test_a_plan_needs_a_model() -> None:
+    with pytest.raises(UsageError, match="no model is named"):
+        plan(RunSpec())
+    with pytest.raises(SpecError, match="nowhere: expected a model folder"):
+        plan(RunSpec(model="nowhere"))

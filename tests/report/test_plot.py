@@ -1,0 +1,84 @@
+"""Figures on the terminal and as SVG."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from truetune.checks.figure import Figure, Mark, Series
+from truetune.report.plot import ROWS, svg, terminal_plot
+
+FALLING = Series("loss", tuple(float(x) for x in range(1, 101)), tuple(2 - x / 100 for x in range(1, 101)))
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+POINTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30)
+
+
+def drawn(figure: Figure, width: int = 60, unicode: bool = True) -> list[str]:
+    return terminal_plot(figure, width, unicode).plain.split("\n")
+
+
+def test_a_falling_line_falls() -> None:
+    title, *rows, below = drawn(Figure("loss", (FALLING,)))
+    assert title.strip() == "loss"
+    assert len(rows) == ROWS
+    first = [next(i for i, c in enumerate(row) if "\u2800" < c <= "\u28ff") for row in rows]
+    assert first == sorted(first)
+    assert rows[0].split()[0] == "1.99"
+    assert rows[-1].split()[0] == "1"
+    assert below.split() == ["1", "100"]
+
+
+def test_plain_characters_are_ascii_and_marks_stand_in_their_column() -> None:
+    other = Series("eval_loss", (50.0, 100.0), (1.9, 1.8))
+    lines = drawn(Figure("löss", (FALLING, other), (Mark(50, "best"),)), unicode=False)
+    assert all(line.isascii() for line in lines)
+    assert "* loss" in lines[0]
+    assert "o eval_loss" in lines[0]
+    columns = {line.index(":") for line in lines[1:-1] if ":" in line}
+    assert len(columns) == 1
+    assert abs(lines[-1].index("best 50") + 3 - columns.pop()) <= 2
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+@pytest.mark.parametrize("width", [20, 40, 100])
+def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
+    figure = Figure("a very long title of a figure", (FALLING,), (Mark(1, "first"), Mark(100, "the very last one")))
+    assert max(map(len, drawn(figure, width, unicode))) <= max(width, 20)
+
+
+@given(POINTS, POINTS, st.booleans(), st.lists(NUMBERS, max_size=3))
+def test_anything_can_be_drawn(
+    one: list[tuple[float, float]], two: list[tuple[float, float]], log: bool, marks: list[float]
+) -> None:
+    series = tuple(Series(f"s{i}", tuple(x for x, _ in p), tuple(y for _, y in p)) for i, p in enumerate((one, two)))
+    figure = Figure("<&>\x1b[0m", series, tuple(Mark(x, "m") for x in marks), log=log)
+    assert len(drawn(figure)) == ROWS + 2
+    assert "nan" not in svg(figure)
+    ET.fromstring(svg(figure))
+
+
+def test_gaps_stay_open() -> None:
+    values = tuple(1.0 if x < 30 or x > 70 else math.nan for x in range(100))
+    row = drawn(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),)))
+    middle = next(line for line in row if "\u2824" in line or "\u2812" in line or "\u28c0" in line or "\u2809" in line)
+    assert "    " in middle.split("│")[1].strip()
+    assert svg(Figure("loss", (Series("loss", tuple(map(float, range(100))), values),))).count("M") == 3
+
+
+def test_text_from_a_log_is_escaped() -> None:
+    made = svg(Figure('<script>"', (Series("</svg>", (1.0,), (2.0,)), FALLING), (Mark(1, "<b>"),)))
+    assert "<script>" not in made
+    assert "</svg>" not in made[:-6]
+    assert "<b>" not in made
+    assert 'stroke="currentColor"' in made
+
+
+def test_a_log_axis_has_equal_steps_for_equal_ratios() -> None:
+    series = Series("g", (0.0, 1.0, 2.0), (1.0, 10.0, 100.0))
+    path = svg(Figure("g", (series,), log=True)).split('class="line line-0" d="M')[1].split('"')[0]
+    heights = [float(point.split(" ")[1]) for point in path.split("L")]
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2])
