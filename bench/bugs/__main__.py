@@ -14,7 +14,6 @@ def main() -> None:
     parser.add_argument("--peers", nargs="?", const="*", metavar="NAME", help="run the peers (or one) over the cases")
     parser.add_argument("--healthy", action="store_true", help="run over healthy configs and scripts of others")
     parser.add_argument("--write", action="store_true", help="keep the result, and write it into docs/bugs.md")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print what each rule said")
     arguments = parser.parse_args()
 
     from bench.bugs import healthy, peers, table
@@ -24,16 +23,17 @@ def main() -> None:
     chosen = [
         case
         for case in cases()
-        if any(fnmatchcase(case.name, pattern) for pattern in arguments.cases)
-        and arguments.stage in (None, case.stage)
+        if any(fnmatchcase(case.name, pattern) for pattern in arguments.cases) and arguments.stage in (None, case.stage)
     ]
-    if arguments.healthy:
-        result, name = healthy.run(), "healthy"
-    elif arguments.peers:
-        result, name = peers.run(chosen, arguments.peers), "peers"
-    else:
-        result, name = trials(chosen), "truetune"
-    print(table.drawn(name, result, verbose=arguments.verbose))
+    name = "healthy" if arguments.healthy else "peers" if arguments.peers else "truetune"
+    result: table.Result = (
+        healthy.run()
+        if arguments.healthy
+        else peers.run(chosen, arguments.peers)
+        if arguments.peers
+        else trials(chosen)
+    )
+    print(table.drawn(name, result))
     if arguments.write:
         table.keep(name, result)
 

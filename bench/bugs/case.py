@@ -74,10 +74,7 @@ class Twins(NamedTuple):
 
     def arguments(self, case: Case, side: str) -> list[str]:
         """truetune's arguments for the `broken` or the `clean` twin."""
-        return [
-            word.format(folder=getattr(self, side), tokenizer=self.tokenizer)
-            for word in shlex.split(case.command)
-        ]
+        return [word.format(folder=getattr(self, side), tokenizer=self.tokenizer) for word in shlex.split(case.command)]
 
 
 @cache
@@ -89,9 +86,9 @@ def cases() -> tuple[Case, ...]:
 def load(path: Path) -> Case:
     """The case that a case.yaml describes. Raises ValueError."""
     told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    lists = {name: tuple(told[name]) for name in ("threads", "rules", "families") if name in told}
+    told |= {name: tuple(told[name]) for name in ("threads", "rules", "families") if name in told}
     try:
-        case = Case(path.parent.name, **{**told, **lists})
+        case = Case(path.parent.name, **told)
     except TypeError as error:
         raise ValueError(f"{path}: {error}") from None
     if case.stage not in STAGES:

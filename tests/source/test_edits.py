@@ -98,8 +98,10 @@ def test_overlapping_changes_are_refused() -> None:
         edits.apply("abcdef", (edits.Change(0, 3, "x"), edits.Change(2, 4, "y")))
 
 
-SPACES = st.sampled_from(["", " ", "\n    ", "\r\n\t", " # note, (with) \"signs\"\n  "])
-ARGUMENT = st.sampled_from(["a", "(b)", "g(1, 2,)", "x[1:2]", "'s, )'", "lambda: 0", "c=(1, 2)", "d=f\"{a}\"", "*e", "**h"])
+SPACES = st.sampled_from(["", " ", "\n    ", "\r\n\t", ' # note, (with) "signs"\n  '])
+ARGUMENT = st.sampled_from(
+    ["a", "(b)", "g(1, 2,)", "x[1:2]", "'s, )'", "lambda: 0", "c=(1, 2)", 'd=f"{a}"', "*e", "**h"]
+)
 
 
 @given(st.lists(st.tuples(SPACES, ARGUMENT, SPACES), max_size=4), st.booleans(), SPACES)
@@ -111,15 +113,19 @@ def test_any_call_takes_one_more(parts: list[tuple[str, str, str]], comma: bool,
     text = "f(" + ",".join(b + a + e for b, a, e in unique) + ("," if comma and unique else "") + end + ")\n"
     before = ast.parse(text).body[0]
     after = ast.parse(keyword(text)).body[0]
-    assert isinstance(before, ast.Expr) and isinstance(after, ast.Expr)
+    assert isinstance(before, ast.Expr)
+    assert isinstance(after, ast.Expr)
     one, two = before.value, after.value
-    assert isinstance(one, ast.Call) and isinstance(two, ast.Call)
+    assert isinstance(one, ast.Call)
+    assert isinstance(two, ast.Call)
     assert [*map(ast.dump, one.keywords), ast.dump(ast.keyword("k", ast.Constant(1)))] == [*map(ast.dump, two.keywords)]
     assert [*map(ast.dump, one.args)] == [*map(ast.dump, two.args)]
 
 
 def test_text_of_a_node_counts_characters_not_bytes() -> None:
-    made = module(dedent("""
+    made = module(
+        dedent("""
         s = "日本語🙂"; t = f("é", x)
-    """))
+    """)
+    )
     assert made.text_of(next(made.all_calls.__iter__()).node) == 'f("é", x)'

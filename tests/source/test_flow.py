@@ -40,7 +40,9 @@ def test_names(expression: str, name: str | None) -> None:
 
 
 def test_modules_inside_a_library_are_left_out() -> None:
-    assert flat("transformers.models.auto.AutoTokenizer.from_pretrained") == "transformers.AutoTokenizer.from_pretrained"
+    assert (
+        flat("transformers.models.auto.AutoTokenizer.from_pretrained") == "transformers.AutoTokenizer.from_pretrained"
+    )
     assert flat("transformers.optimization.get_scheduler") == "transformers.get_scheduler"
     assert flat("torch.nn.functional.cross_entropy") == "torch.nn.functional.cross_entropy"
 
@@ -94,7 +96,10 @@ def test_values(text: str, value: object) -> None:
         ("from datasets import load_dataset\nd = load_dataset('x')['train'].map(f)\nd", {"dataset"}),
         ("t = AT.from_pretrained('x')\nt.apply_chat_template(m)", {"chat"}),
         ("t = AT.from_pretrained('x')\nt(text)", {"encoding"}),
-        ("from accelerate import Accelerator\na = Accelerator()\nm, o = a.prepare(1, torch.optim.AdamW(p))\no", {"optimizer"}),
+        (
+            "from accelerate import Accelerator\na = Accelerator()\nm, o = a.prepare(1, torch.optim.AdamW(p))\no",
+            {"optimizer"},
+        ),
         ("t = other()\nt", set()),
     ],
 )

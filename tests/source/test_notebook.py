@@ -80,7 +80,11 @@ def test_other_languages_are_left_alone() -> None:
     assert parse(json.dumps(whole), "n.ipynb").cells == ()
 
 
-@given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=30), max_size=4))
+@given(
+    st.lists(
+        st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=30), max_size=4
+    )
+)
 def test_every_character_is_found_in_the_file(cells: list[str]) -> None:
     cells = [f"# {' '.join(cell.split())} é" for cell in cells]
     for ascii_only in (True, False):

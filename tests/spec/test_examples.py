@@ -42,8 +42,7 @@ def test_llama_factory_knows_its_own_keys(llama_factory: dict[Path, Config]) -> 
     for path, config in llama_factory.items():
         assert (config.stack, config.repeated) == ("llama-factory", ())
         assert {place.key for place in config.unknown} == UNKNOWN.get(path.name, set()), path
-        undefined = [note for note in config.notes if "has no data set" in note]
-        assert len(undefined) == (path.name in NOT_HERE), path
+        assert len(config.missing) == (path.name in NOT_HERE), path
 
 
 def test_llama_factory_data_is_found_and_read(llama_factory: dict[Path, Config]) -> None:

@@ -149,7 +149,7 @@ def test_data_sets_elsewhere(tmp_path: Path) -> None:
     found = config(tmp_path, "model_name_or_path: m\nstage: sft\ndataset: rows, hub, gone, typo\n", info)
     assert len(found.spec.data) == 1
     assert found.spec.training.other["datasets"] == ["hub", "gone", "typo"]
-    assert any("has no data set 'typo'" in note for note in found.notes)
+    assert [place.key for place in found.missing] == ["typo"]
     found = config(tmp_path, "model_name_or_path: m\nstage: sft\ndataset: a\ndataset_dir: REMOTE:some/repo\n")
     assert "not looked at, because they are not on this machine: a" in found.notes
 

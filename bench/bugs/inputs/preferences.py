@@ -16,8 +16,9 @@ from bench.bugs.inputs.tiny import QUIET, few_steps, model, saved, tokenizer
 
 def align(folder: Path, rows: list[Row], **settings: Any) -> None:
     """A run of DPO whose trainer_state.json ends up in `folder`."""
-    policy = AutoModelForCausalLM.from_pretrained(saved(model(), folder / "policy"))
-    few_steps(policy, 60)
+    tuned = model()
+    few_steps(tuned, 60)
+    policy = AutoModelForCausalLM.from_pretrained(saved(tuned, folder / "policy"))
     usual: dict[str, Any] = QUIET | {"max_steps": 60, "learning_rate": 1e-3, "max_length": 256, "bf16": False}
     run = DPOTrainer(
         model=policy,

@@ -47,7 +47,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=SPECIALS, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=SPECIALS, initial_alphabet=alphabet, show_progress=False
+    )
     backend.train_from_iterator([f"{asked}\n{answer}" for asked, answer in questions(150)], trainer)
     made = PreTrainedTokenizerFast(
         tokenizer_object=backend, unk_token="<unk>", eos_token="<|im_end|>", pad_token="<pad>", model_max_length=512

@@ -20,6 +20,8 @@ Kind = Literal["model", "adapter"]
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 MODEL_FILES = ("config.json", "model.safetensors.index.json")
 RECORD = "manifest.json"
+LONGEST_NAME = 4096
+"""Longer ones name no folder."""
 
 
 @dataclass(frozen=True)
@@ -109,26 +111,28 @@ def read_checkpoint(
 
 def located(name: str, beside: Path) -> Path | None:
     """The folder that a path or a name of the local hub cache means. The network is never asked."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     for place in (path, beside / path, beside.parent / path):
-        if place.is_dir():
+        if os.path.isdir(place):
             return place
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"
     main = model / "refs" / "main"
-    if main.is_file() and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir():
+    if os.path.isfile(main) and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir():
         return snapshot
+    if not os.path.isdir(model):
+        return None
     return max((model / "snapshots").glob("*/"), key=lambda place: place.stat().st_mtime, default=None)
 
 
 def _base_of(found: Checkpoint) -> str | None:
     source = found.adapter_config.get("base_model_name_or_path") or found.config.get("_name_or_path")
-    return source if isinstance(source, str) and source else None
+    return source if isinstance(source, str) and 0 < len(source) < LONGEST_NAME else None
 
 
 def _folder(name: str | os.PathLike[str]) -> Path:
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; name the folder of a saved model or adapter")
     if not is_checkpoint(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ WEIGHTS = ("adapter_model*", "pytorch_model*", "model*", "consolidated*")
 SMALL = 64 << 20
 """Bytes; larger JSON files are not read."""
 MOST_SHARDS = 10_000
+MOST_DIGITS = 18
+"""Of whole numbers; longer ones are taken as floats"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,15 @@ def read_weights(folder: Path, *, adapter: bool) -> Weights:
     """The headers of all files that a loader would take. What can't be read is a fault, never an exception."""
     faults: list[Fault] = []
     indexed = {} if adapter or (folder / MODEL).is_file() else _index(folder, faults)
+    promised: dict[str, list[str]] = {}
+    for tensor, file in indexed.items():
+        promised.setdefault(file, []).append(tensor)
     tensors: dict[str, Tensor] = {}
     files: dict[str, int] = {}
     for name in _names(folder, adapter, indexed):
         path = folder / name
         if not path.is_file():
-            count = sum(file == name for file in indexed.values())
+            count = len(promised.get(name, ()))
             faults.append(Fault(name, f"missing; {INDEX} says that {count:,} tensors are in it"))
             continue
         try:
@@ -66,7 +72,7 @@ def read_weights(folder: Path, *, adapter: bool) -> Weights:
             faults.append(Fault(name, f"{len(twice):,} tensors are in an earlier file too, the first is {twice[0]}"))
         tensors |= {tensor.name: tensor for tensor in header.tensors}
         known = {tensor.name for tensor in header.tensors}
-        absent = [tensor for tensor, file in indexed.items() if file == name and tensor not in known]
+        absent = [tensor for tensor in promised.get(name, ()) if tensor not in known]
         if absent:
             text = f"{INDEX} says that {len(absent):,} tensors are in it that are not, the first is {absent[0][:80]}"
             faults.append(Fault(name, text))
@@ -76,9 +82,12 @@ def read_weights(folder: Path, *, adapter: bool) -> Weights:
 def read_object(path: Path, faults: list[Fault]) -> dict[str, Any] | None:
     """A JSON object of at most SMALL bytes; None where there is none, with a fault where there is something else."""
     try:
-        if path.stat().st_size > SMALL:
-            raise ValueError(f"{path.stat().st_size:,} bytes, too long to be read")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        known = path.stat()
+        if not stat.S_ISREG(known.st_mode):
+            raise ValueError("it is no file")
+        if known.st_size > SMALL:
+            raise ValueError(f"{known.st_size:,} bytes, too long to be read")
+        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole)
         if not isinstance(value, dict):
             raise ValueError(f"expected an object, found {type(value).__name__}")
     except (FileNotFoundError, NotADirectoryError):
@@ -109,6 +118,10 @@ def _index(folder: Path, faults: list[Fault]) -> dict[str, str]:
         faults.append(Fault(INDEX, "weight_map does not name a file of this folder for each tensor"))
         return {}
     return table
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
 def _plain(file: str) -> bool:

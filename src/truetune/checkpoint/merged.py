@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checkpoint.bits import PLAIN, floats
 from truetune.checkpoint.checkpoint import Checkpoint
@@ -16,8 +17,8 @@ BLOCK, CODES = 64, 16
 """Values that share a scale in 4-bit formats, and the values that there are"""
 BLOCKS = 64
 """Blocks that are looked at in one matrix"""
-SIDE, SMALLEST = 512, 128
-"""Rows and columns of a difference whose directions are looked at"""
+PLACES = 4096
+"""Blocks of a difference that are looked at"""
 
 
 def is_merge(moved: Mapping[str, Moved]) -> bool:
@@ -32,22 +33,27 @@ def four_bit(tensors: Mapping[str, Tensor]) -> Iterator[str]:
     for name, tensor in tensors.items():
         fits = len(tensor.shape) == 2 and tensor.items >= BLOCK * CODES and tensor.dtype in PLAIN and tensor.whole
         if fits and name.endswith("_proj.weight"):
-            count = tensor.items // BLOCK
-            rows = np.unique(np.linspace(0, count - 1, num=min(BLOCKS, count)).astype(np.int64))
-            values = np.sort(mapped(tensor).reshape(-1)[: count * BLOCK].reshape(count, BLOCK)[rows], axis=1)
+            values = np.sort(_blocks(tensor, BLOCKS), axis=1)
             distinct = 1 + (values[:, 1:] != values[:, :-1]).sum(axis=1)
             if ((distinct > 4) & (distinct <= CODES)).mean() > 0.95:
                 yield name
 
 
-def spread(found: Checkpoint, name: str) -> float | None:
-    """The share of the difference from the base that the largest eighth of its directions holds, by squares.
+def at_peaks(found: Checkpoint, name: str) -> float:
+    """How far the largest value of each block of 64 has moved from the base's, as a share of what all have (squares).
 
-    Near 1 for an adapter, below 0.5 for noise; None where the matrix is too small to tell.
+    About 1 for any training. Near 0 where the base was rounded to 4 bits: a block's largest value is its scale, and
+    stays (Dettmers et al. 2023, arXiv 2305.14314, section 2).
     """
-    if found.base is None or len(found.tensors[name].shape) != 2 or min(found.tensors[name].shape) < SMALLEST:
-        return None
-    mine, theirs = (floats(mapped(t)[:SIDE, :SIDE], t.dtype) for t in (found.tensors[name], found.base.tensors[name]))
-    values = np.square(np.linalg.svd((mine - theirs).astype(np.float64), compute_uv=False))
-    total = float(values.sum())
-    return float(values[: len(values) // 8].sum()) / total if np.isfinite(total) and total > 0 else None
+    assert found.base is not None
+    mine, theirs = (_blocks(t, PLACES) for t in (found.tensors[name], found.base.tensors[name]))
+    moved = np.square(mine - theirs, dtype=np.float64)
+    top = np.take_along_axis(moved, np.abs(theirs).argmax(axis=1)[:, None], axis=1)
+    return float(top.mean() / moved.mean()) if moved.mean() > 0 else 1.0
+
+
+def _blocks(tensor: Tensor, most: int) -> NDArray[np.float32]:
+    """(blocks, 64), spread evenly"""
+    count = tensor.items // BLOCK
+    rows = np.unique(np.linspace(0, count - 1, num=min(most, count)).astype(np.int64))
+    return floats(mapped(tensor).reshape(-1)[: count * BLOCK].reshape(count, BLOCK)[rows], tensor.dtype)

@@ -12,7 +12,8 @@ from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding, in_order
 from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
-from truetune.checks.rule import ConfigRule, SourceRule
+from truetune.checks.rule import SourceRule
+from truetune.checks.settings import of_settings
 from truetune.errors import DataError, SpecError
 from truetune.source.config import configs_of_source
 from truetune.source.module import Module, nothing, read
@@ -95,9 +96,7 @@ def look_at(module: Module, spec: RunSpec) -> Look:
                 notes.append(f"{rule.name()} did not come to an end: the code is nested too deeply")
     try:
         for config in configs_of_source(module):
-            for rule in choose(spec.select, spec.ignore, "config"):
-                if issubclass(rule, ConfigRule):
-                    found += rule(config).findings()
+            found += of_settings(config, spec)
     except SpecError as error:
         notes.append(f"its settings are not looked at: {error}")
     found = list(dict.fromkeys(found))

@@ -10,18 +10,25 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
-from truetune.checks.catalogue import DATA
+from truetune.checks.catalogue import DATA, choose, station
 from truetune.checks.findings import Finding, in_order
 from truetune.checks.report import DataReport, Report, Subject
+from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.folder import locate
+from truetune.spec.config import Config
 from truetune.spec.kind import NAMES, Kind, recognise
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
 
 SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
+
+
+SOURCES: tuple[Kind, ...] = ("source", "notebook")
+CUTS = ("truncation-leaves-no-label", "truncation-cuts-the-terminator", "sft-max-length-default-1024")
+NO_TOKENIZER = ("not looked at", "name a tokenizer with -t")
 
 
 @dataclass(slots=True)
@@ -30,14 +37,18 @@ class Look:
 
     spec: RunSpec
     base: str | None
+    settings: Path | None
+    """The truetune.yaml that `spec` comes from"""
     subjects: list[Subject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     tokenizer: str | None = None
     run: RunSpec | None = None
     """The run that a configuration describes, with what the caller set over it"""
-    stations: tuple[str, ...] = DATA
-    """Those of the rules on data that have something to say"""
+    own_prompt: bool = False
+    """The run does not use the tokenizer's template"""
+    joined: bool = False
+    """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
@@ -58,15 +69,18 @@ def look(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
-    seen = Look(spec, base)
+    seen = Look(spec, base, settings)
     for path in paths:
         _look(os.fspath(path), seen)
-    if settings is not None and settings.suffix != ".toml":
+    if settings is not None:
         seen.findings += of_settings(replace(read_config(settings), spec=spec), spec)
-    run = _run(seen, bool(paths))
-    report = (
-        check(run, seen.stations, progress=progress) if run is not None else Report(spec=spec, findings=(), seconds=0)
-    )
+    run = _run(seen, named=bool(paths) and settings is None)
+    if run is not None and run.data and run.tokenizer is None and seen.subjects:
+        seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data), (NO_TOKENIZER,)))
+        run = None
+    report: Report = Report(spec=spec, findings=(), seconds=0)
+    if run is not None:
+        report = _checked(run, seen, progress) or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
     return replace(
@@ -77,29 +91,51 @@ def look(
     )
 
 
-def _run(seen: Look, named: bool) -> RunSpec | None:
+def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+    """What the rules on data and tokenizer say; None where a tokenizer that merely stands beside other things is
+    broken."""
+    try:
+        return check(run, _rules(run, seen), progress=progress)
+    except TokenizerError as error:
+        if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
+            raise
+        seen.subjects.append(Subject(NAMES["tokenizer"], run.tokenizer or "", (("not looked at", str(error)),)))
+        return None
+
+
+def _run(seen: Look, *, named: bool) -> RunSpec | None:
     """The data and tokenizer that can be looked at; None where there is nothing of them."""
-    if not named:
-        if not seen.spec.data and seen.spec.tokenizer is None:
-            raise UsageError("nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml")
-        return seen.spec
-    run = seen.run or seen.spec.model_copy(update={"data": ()})
+    run = seen.run or (seen.spec.model_copy(update={"data": ()}) if named else seen.spec)
     data = tuple(seen.data) or run.data
     tokenizer = run.tokenizer or seen.tokenizer
-    if not data and (seen.run is not None or seen.tokenizer is None):
+    if not named and not data and tokenizer is None and not seen.subjects:
+        raise UsageError("nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml")
+    if not data and (seen.run is not None or seen.tokenizer is None) and (named or tokenizer is None):
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
 
 
+def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
+    """The rules on data that hold for this run."""
+    rules = [rule for rule in choose(run.select, run.ignore, *DATA) if issubclass(rule, DataRule)]
+    if seen.own_prompt:
+        rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
+    return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
+
+
 def _look(path: str, seen: Look) -> None:
     kinds = kinds_of(path)
-    if kinds[0] == "data":
+    if "data" in kinds and kinds[0] in ("data", *SOURCES):
         seen.data.append(path)
-    for kind in kinds:
-        if kind in SETTINGS:
+    for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
+        if kind in SETTINGS and (kind != "truetune" or seen.settings is None):
             _settings(path, seen)
         elif kind in LOOKS:
             seen.add(LOOKS[kind](path, seen))
+    if not set(SOURCES).isdisjoint(kinds) and Path(path).is_dir():
+        for file in sorted(Path(path).glob("*.y*ml")):
+            if _is_settings(file):
+                _settings(str(file), seen)
     if "tokenizer" in kinds:
         seen.tokenizer = seen.tokenizer or path
     if kinds[0] == "run" and not {"model", "adapter"} & set(kinds) and (last := _last_checkpoint(Path(path))):
@@ -109,6 +145,13 @@ def _look(path: str, seen: Look) -> None:
 def kinds_of(path: str) -> tuple[Kind, ...]:
     """As `recognise`; a glob or a URI names data."""
     return ("data",) if "://" in path or (glob.has_magic(path) and not Path(path).exists()) else recognise(path)
+
+
+def _is_settings(file: Path) -> bool:
+    try:
+        return recognise(file)[0] in SETTINGS
+    except UsageError:
+        return False
 
 
 def _settings(path: str, seen: Look) -> None:
@@ -127,11 +170,19 @@ def _settings(path: str, seen: Look) -> None:
     if missing:
         facts.append(("data not looked at", missing))
     elif run.data:
-        seen.run = run
+        seen.run, seen.joined = run, _joins(config)
         if config.own_prompt:
-            seen.stations = ("rows", "pairs")
+            seen.own_prompt = True
             facts.append(("prompt", "the stack's own, not the tokenizer's template: rules on rows and pairs alone"))
     seen.subjects.append(Subject(NAMES[config.stack], path, tuple(facts)))
+
+
+def _joins(config: Config) -> bool:
+    """Does the stack make rows of its own out of the texts?"""
+    training, sets = config.spec.training, config.raw.get("datasets")
+    kinds = [str(item.get("type")) for item in sets if isinstance(item, dict)] if isinstance(sets, list) else []
+    wraps = bool(training.packing) and training.packing_strategy in ("wrapped", "bfd_split")
+    return wraps or training.method == "pretrain" or "completion" in kinds
 
 
 def _missing(run: RunSpec) -> str:

@@ -19,6 +19,8 @@ from truetune.spec.kind import NAMES, recognise
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
 
+ADAPTER = "adapter_config.json"
+
 
 def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = None) -> Config:
     """The run that stands at a path, with some of its training settings changed.
@@ -41,7 +43,7 @@ def plan(
 
 
 def _config(path: str) -> Config:
-    if Path(path).name == "config.json":
+    if Path(path).name == "config.json" or (Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()):
         return _of_model(path)
     kinds = recognise(path)
     if kinds[0] in ("model", "tokenizer"):

@@ -18,8 +18,8 @@ from truetune.encoding.engines import EnginesDiffer
 from truetune.encoding.stream import batch as one_batch
 from truetune.encoding.stream import batches
 from truetune.errors import DataError
-from truetune.render.probes import Probes, prepared
-from truetune.render.tokenizer import Tokenizer
+from truetune.render.probes import Probes, prepared, probes
+from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run import RunSpec
 
 VIEWED_ROWS = 5_000
@@ -30,21 +30,27 @@ Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
 
 
-def check(spec: RunSpec, stations: Sequence[str] = DATA, *, progress: Progress | None = None) -> DataReport:
-    """Read the data and tokenizer that `spec` names and say what the rules of these stations find.
+def check(
+    spec: RunSpec, rules: Sequence[type[DataRule]] | None = None, *, progress: Progress | None = None
+) -> DataReport:
+    """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     try:
-        return _check(spec, stations, progress, only_reference=False)
+        return _check(spec, rules, progress, only_reference=False)
     except EnginesDiffer:
-        return _check(spec, stations, progress, only_reference=True)
+        return _check(spec, rules, progress, only_reference=True)
 
 
-def _check(spec: RunSpec, stations: Sequence[str], progress: Progress | None, *, only_reference: bool) -> DataReport:
+def _check(
+    spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
+) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec)
-    rules = [rule(setup) for rule in choose(spec.select, spec.ignore, *stations) if issubclass(rule, DataRule)]
+    if chosen is None:
+        chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
+    rules = [rule(setup) for rule in chosen]
     for rule in rules:
         if spec.eval_data and type(rule).evaluation is not DataRule.evaluation:
             rule.evaluation(_rows(spec, spec.eval_data))
@@ -97,6 +103,8 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
 def prepare(spec: RunSpec) -> Setup:
     """Load the tokenizer and compile its template. Raises SpecError, TokenizerError or TemplateError."""
     made = prepared(spec)
+    if spec.training.special_tokens:
+        made = probes(with_special(made.tokenizer, spec.training.special_tokens), spec)
     return Setup(spec, made.tokenizer, made)
 
 

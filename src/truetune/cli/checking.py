@@ -35,16 +35,19 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check train.py outputs/run-3
       truetune check                            (settings from truetune.yaml)
     """
-    from truetune.checks.look import SETTINGS, kinds_of, look
+    from truetune.checks.look import kinds_of, look
     from truetune.report.progress import checking
+    from truetune.spec.files import CONFIG
 
     deliver = Delivery.of(options)
-    kinds = {path: kinds_of(path)[0] for path in paths}
-    if options["config"] is None and (own := [path for path in paths if kinds[path] == "truetune"]):
-        options["config"] = own[0]
-        paths = tuple(path for path in paths if path != own[0])
-    foreign = any(kinds[path] in SETTINGS for path in paths)
-    spec, settings = settings_of(options, quiet=deliver.quiet, here=not foreign)
+    kinds = {path: kinds_of(path) for path in paths}
+    if options["config"] is None and (own := next((path for path in paths if kinds[path][0] == "truetune"), None)):
+        options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
+        paths = tuple(path for path in paths if path != own or kinds[path][1:])
+    given = options["config"] is not None
+    about_data = not paths or any(kinds[path][0] in ("data", "tokenizer") for path in paths)
+    spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
+    settings = settings if given or not paths else None
     with checking(off=no_progress or deliver.quiet) as progress:
         report = look(paths, spec, settings=settings, base=base, progress=progress)
     return deliver(report)
@@ -54,7 +57,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--fix", is_flag=True, help="Mend what can be mended without a change of meaning elsewhere.")
 @click.option("--unsafe-fixes", is_flag=True, help="Mend also where the change may need a look.")
-@click.option("--diff", is_flag=True, help="Show the changes and write nothing.")
+@click.option("--diff", is_flag=True, help="Print the changes as a patch instead of findings, and write nothing.")
 @report_options
 def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **options: Any) -> int:
     """Check Python files and notebooks (PATH: files, or folders of them; default: here) for code that spoils training.
@@ -69,7 +72,19 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **op
 
     deliver = Delivery.of(options)
     settings = {name: value for name, value in options.items() if value not in (None, ())}
-    return deliver(run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, **settings))
+    report = run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, **settings)
+    for change in report.changes if diff else ():
+        click.echo(change.diff, nl=False)
+    code = int(report.failed()) if diff else deliver(report)
+    said = []
+    if report.changes:
+        done = f"{'would mend' if diff else 'mended'} {sum(len(change.mended) for change in report.changes):,}"
+        said.append(f"{done} in {len(report.changes):,} of {report.files:,} files")
+    if report.suppressed:
+        said.append(f"{report.suppressed:,} kept quiet by `# truetune: ignore`")
+    if said and not deliver.quiet:
+        click.echo(f"findings: {'; '.join(said)}", err=True)
+    return code
 
 
 @click.command(short_help="Find out from a run's log what went wrong.")

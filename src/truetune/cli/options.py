@@ -18,6 +18,7 @@ LEARN = ("assistant", "last", "completion", "all")
 MASKS = ("contract", "generation-tags", "response-marker")
 ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer")
 SETTINGS = (".yaml", ".yml", ".toml")
+OF_RULES = ("select", "ignore", "fail_on")
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,15 +54,17 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def settings_of(options: dict[str, Any], *, quiet: bool = False, here: bool = True) -> tuple[RunSpec, Path | None]:
-    """Command line over settings file (if `here`, also that of the current folder), and the file.
+def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = True) -> tuple[RunSpec, Path | None]:
+    """Command line over settings file (also that of the current folder), and the file.
 
-    Raises SpecError or UsageError.
+    Not `whole`: of a file of the current folder, only what chooses rules. Raises SpecError or UsageError.
     """
     from truetune.spec.files import find_settings, spec_of
 
     config = options.pop("config")
-    settings, source = find_settings(config, Path()) if here or config is not None else ({}, None)
+    settings, source = find_settings(config, Path())
+    if not whole and config is None:
+        settings = {name: value for name, value in settings.items() if name in OF_RULES}
     learn = settings.get("learn", {})
     learn = {"what": learn} if isinstance(learn, str) else learn
     chosen = {"what": what} if (what := options.pop("learn")) else {}
@@ -77,7 +80,7 @@ def settings_of(options: dict[str, Any], *, quiet: bool = False, here: bool = Tr
     }
     given = {name: value for name, value in given.items() if value not in (None, (), {})}
     spec = spec_of({**settings, **given}, "command line")
-    if source is not None and not quiet:
+    if source is not None and settings and not quiet:
         click.echo(f"settings from {source}", err=True)
     return spec, source
 

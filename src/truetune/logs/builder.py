@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from truetune.logs.log import Curve, RunLog
-from truetune.logs.names import RESULTS, STEP, canonical
+from truetune.logs.names import MEAN, RESULTS, STEP, canonical
 
 MAX_CURVES = 2_000
 """More names than that are no log of one run: the rest is counted in the notes."""
@@ -54,7 +54,7 @@ class Builder:
         """One record. Values that are no numbers are left out; strings that are numbers are taken."""
         self.records += 1
         step = self._step(record)
-        if step < self._last and any(canonical(name) == "loss" for name in record):
+        if step < self._last and any(canonical(name) in ("loss", MEAN) for name in record):
             self.part()
         self._last = max(self._last, step)
         if not RESULTS.isdisjoint(record):
@@ -82,9 +82,19 @@ class Builder:
     def done(self) -> RunLog:
         """The log, as far as it came in."""
         parts = [part for part in self._parts if part]
+        known = any("loss" in part for part in parts)
+        for part in parts:
+            mean = part.pop(MEAN, None)
+            if mean is not None and known:
+                self.facts["train_loss"] = mean[1][-1]
+            elif mean is not None:
+                part["loss"] = mean
         if len(parts) > MAX_PARTS:
             self.note(f"records out of order ({len(parts):,} steps backwards): they are sorted by step")
             parts = [_joined(parts)]
+        twice = sum(len(part["loss"][0]) - len(set(part["loss"][0])) for part in parts if "loss" in part)
+        if twice:
+            self.skipped["losses at a step that has another: the last is taken"] = twice
         curves = tuple({name: _curve(*points) for name, points in part.items()} for part in parts)
         if self._numbered:
             self.skipped["records without a step: they are numbered"] = self._numbered
@@ -129,7 +139,7 @@ class Builder:
         for name, value in record.items():
             taken = number(value)
             if taken is not None and name not in STEP:
-                self.facts[name] = taken
+                self.facts[name.removeprefix("train/")] = taken
 
 
 def number(value: Any) -> float | None:

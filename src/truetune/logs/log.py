@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Kind = Literal["language", "preference", "reward", "reinforcement"]
+OF_TOKENS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|PreTraining)$")
+"""How classes of transformers are named whose loss is that of predicting tokens"""
 
 
 class Curve(NamedTuple):
@@ -97,6 +100,13 @@ class RunLog:
         if any(name == "reward" or name.startswith(("completions/", "objective/")) for name in self.curves):
             return "reinforcement"
         return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
+
+    @property
+    def of_tokens(self) -> bool:
+        """Is the loss that of predicting tokens? Where config.json names no class, a loss without rewards is."""
+        classes = self.facts.get("architectures")
+        named = [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+        return self.kind == "language" and (not named or any(OF_TOKENS.search(name) for name in named))
 
     @property
     def last_step(self) -> float:

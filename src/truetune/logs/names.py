@@ -38,20 +38,26 @@ SAME = {
 }
 """Another spelling -> ours"""
 
-RESULTS = {
+OF_THE_RUN = {
     "train_runtime",
     "train_samples_per_second",
     "train_steps_per_second",
     "total_flos",
     "train_tokens_per_second_total",
 }
+RESULTS = OF_THE_RUN | {f"train/{name}" for name in OF_THE_RUN}
 """Figures on the whole run that a record may hold; `train_loss` beside one of them is the mean of the run"""
+
+MEAN = "train/train_loss"
+"""Where transformers writes that mean among the curves of TensorBoard and W&B; with other trainers, it is the loss"""
 
 OVER_TRAINING = (("train/", ""), ("eval/", "eval_"), ("val/", "eval_"), ("valid/", "eval_"), ("validation/", "eval_"))
 
 
 def canonical(name: str) -> str:
     """Our name for a logged quantity (`train/loss` -> `loss`, `eval/loss` -> `eval_loss`, `lr-AdamW` -> ...)."""
+    if name == MEAN:
+        return name
     for prefix, ours in OVER_TRAINING:
         if name.startswith(prefix):
             name = ours + name[len(prefix) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -19,6 +20,9 @@ LOOKED_FOR = (
     "*.jsonl, metrics.csv, *.log, all_results.json"
 )
 MAX_BYTES = 1 << 32
+HEAD = 1 << 16
+"""Bytes of a trainer_state.json in which its step stands; the records follow it"""
+GLOBAL_STEP = re.compile(rb'"global_step":\s*(\d{1,15})\b')
 Reader = Callable[[Path, Builder], None]
 
 KINDS: tuple[tuple[str, tuple[str, ...], Reader], ...] = (
@@ -72,7 +76,8 @@ def _of_folder(folder: Path) -> RunLog:
         for glob in globs:
             files = _found(folder, (glob,))
             if files:
-                log = _read(folder, format, _one_run(files, format))
+                chosen = _one_run(files, format)
+                log = _read(folder, format, chosen, len(files) - len(chosen))
                 if log.curves or format == "JSON":
                     return log
     raise DataError(f"{folder}: there is no log of a run in it; looked for {LOOKED_FOR}")
@@ -90,7 +95,7 @@ def _of_file(path: Path) -> RunLog:
     raise DataError(f"{path}: not known as a log; looked for {LOOKED_FOR}")
 
 
-def _of_states(folder: Path, states: dict[int, Path]) -> RunLog:
+def _of_states(folder: Path, states: dict[float, Path]) -> RunLog:
     """The state that knows most steps; an older one where that is cut off."""
     broken: list[DataError] = []
     for step in sorted(states, reverse=True):
@@ -111,19 +116,25 @@ def _of_states(folder: Path, states: dict[int, Path]) -> RunLog:
     raise broken[0]
 
 
-def _states(folder: Path) -> dict[int, Path]:
-    """Step -> trainer_state.json: the folder's own (as if after all others) and those of its checkpoints."""
-    found = {
+def _states(folder: Path) -> dict[float, Path]:
+    """Step -> trainer_state.json: the folder's own (half a step later) and those of its checkpoints."""
+    found: dict[float, Path] = {
         step: state
         for child in folder.iterdir()
         if child.is_dir() and (step := checkpoint_step(child)) is not None and (state := child / STATE).is_file()
     }
     own = folder / STATE
-    return found | ({max(found, default=0) + 1: own} if own.is_file() else {})
+    if own.is_file():
+        with own.open("rb") as file:
+            said = GLOBAL_STEP.search(file.read(HEAD))
+        found[(float(said[1]) if said else max(found, default=0)) + 0.5] = own
+    return found
 
 
-def _read(path: Path, format: str, files: list[Path]) -> RunLog:
+def _read(path: Path, format: str, files: list[Path], others: int = 0) -> RunLog:
     into = Builder(str(path), format)
+    if others:
+        into.note(f"{others:,} other files of logs: {files[-1].relative_to(path)} is the newest")
     reader = next(reader for name, _, reader in KINDS if name == ("JSON" if format == "transformers" else format))
     for file in files:
         if file.stat().st_size > MAX_BYTES:
@@ -144,22 +155,23 @@ def _one_run(files: list[Path], format: str) -> list[Path]:
 
 
 def _beside(folder: Path, into: Builder) -> None:
-    """Facts that stand in other files of the run: its checkpoints, the vocabulary of its model."""
+    """Facts that stand in other files of the run: its checkpoints, the class and the vocabulary of its model."""
     steps = sorted(step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None)
     into.checkpoints = tuple(steps)
     configs = [folder / "config.json", *(folder / f"checkpoint-{step}" / "config.json" for step in steps[-1:])]
     for config in configs:
         if config.is_file() and "vocab_size" not in into.facts:
-            _vocabulary(config, into)
+            _of_config(config, into)
 
 
-def _vocabulary(config: Path, into: Builder) -> None:
+def _of_config(config: Path, into: Builder) -> None:
     try:
         content = load_json(config)
     except DataError as error:
         into.note(str(error))
         return
     if isinstance(content, dict):
+        into.facts["architectures"] = content.get("architectures")
         text = content.get("text_config")
         size = content.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
         if isinstance(size, int):

@@ -18,7 +18,7 @@ MAX_LINE = 1 << 20
 MAX_JSON = 1 << 30
 PRINTED = re.compile(r"\{'[^{}]*\}")
 PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
-PAIR = re.compile(r"([\w./-]+)\s*[:=]\s*(\S+)")
+PAIR = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 
 
 def read_jsonl(path: Path, into: Builder) -> None:
@@ -42,6 +42,8 @@ def read_csv(path: Path, into: Builder) -> None:
     rows = csv.reader(_lines(path, into))
     try:
         header = [_column(name) for name in next(rows, [])]
+        if len(named := [name for name in header if name]) > len(set(named)):
+            into.note(f"{path.name}: columns of one name, of which the last is taken")
         for row in rows:
             if len(row) > len(header):
                 into.note(f"{path.name}: rows with more cells than the header")

@@ -18,6 +18,8 @@ from truetune.logs.wire import Value, WireError, data, fields, real, signed
 START = b":W&B\xe1\xbe"
 HEADER = len(START) + 1
 BLOCK = 32_768
+MOST = 1 << 26
+"""Bytes of one record"""
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 HISTORY, SUMMARY, CONFIG, RUN = 2, 3, 5, 17
 
@@ -36,7 +38,7 @@ def read_wandb(path: Path, into: Builder) -> None:
 
 
 def _records(raw: bytes, name: str, into: Builder) -> Iterator[bytes]:
-    at, pieces = HEADER, b""
+    at, pieces = HEADER, bytearray()
     while at < len(raw):
         left = BLOCK - at % BLOCK
         if left < 7:
@@ -51,9 +53,14 @@ def _records(raw: bytes, name: str, into: Builder) -> Iterator[bytes]:
             into.note(f"{name}: damaged after {at:,} of {len(raw):,} bytes; the rest is left out")
             return
         at += 7 + size
-        pieces = content if kind[0] in (FULL, FIRST) else pieces + content
+        if kind[0] in (FULL, FIRST):
+            pieces.clear()
+        pieces += content
+        if len(pieces) > MOST:
+            into.note(f"{name}: a record of more than {MOST >> 20} MB; the rest is left out")
+            return
         if kind[0] in (FULL, LAST):
-            yield pieces
+            yield bytes(pieces)
 
 
 def _record(raw: bytes, into: Builder) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,16 @@ class Tokenizer:
     """Likewise the padding."""
     weights: Path
     """The folder of config.json and the weights."""
+
+
+def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
+    """The tokenizer after a trainer has set some of its special tokens (`pad_token`: `<|endoftext|>`).
+
+    A token that the vocabulary does not hold is left out: the trainer adds it.
+    """
+    ids = {name.removesuffix("_token"): (token, tokenizer.backend.token_to_id(token)) for name, token in tokens.items()}
+    known = {name: Special(token, id) for name, (token, id) in ids.items() if id is not None}
+    return replace(tokenizer, special={**tokenizer.special, **known}) if known else tokenizer
 
 
 def load(name: str, *, model: str | None = None) -> Tokenizer:

@@ -100,8 +100,9 @@ def summary(report: Report) -> Text:
     rows = report.rows if isinstance(report, DataReport) else 0
     looked = many(rows, "row") if rows else many(max(1, len(report.subjects)), "subject")
     text = Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
-    if fixes := sum(f.fix is not None for f in report.findings):
-        text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint --fix (or --diff first)")
+    for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
+        if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
+            text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint {option} (or --diff first)")
     if found:
         text.append("\nmore on a rule: truetune explain RULE")
         text.append(" · on a row: truetune show FILE:LINE" if rows else "")

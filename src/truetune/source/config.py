@@ -13,10 +13,9 @@ from truetune.spec.config import Config, Place
 from truetune.spec.stacks.transformers import METHODS
 
 PARTS = {
-    "peft.LoraConfig": "LoraConfig",
-    "transformers.BitsAndBytesConfig": "BitsAndBytesConfig",
-    "transformers.AutoModel*.from_pretrained": "from_pretrained",
-    "transformers.*For*LM.from_pretrained": "from_pretrained",
+    "LoraConfig": ("peft.LoraConfig",),
+    "BitsAndBytesConfig": ("transformers.BitsAndBytesConfig",),
+    "from_pretrained": ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained"),
 }
 OF_SEQ2SEQ = frozenset(
     ("predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config", "sortish_sampler")
@@ -32,9 +31,7 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     value that its field does not take.
     """
     trainers = [(call, name) for call in module.all_calls if (name := _trainer(call))]
-    parts: dict[str, list[Call]] = {}
-    for pattern, name in PARTS.items():
-        parts.setdefault(name, []).extend(module.calls(pattern))
+    parts = {name: list(module.calls(*patterns)) for name, patterns in PARTS.items()}
     parts["train"] = [call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)]
     beside = [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):

@@ -128,6 +128,7 @@ def insert_after(module: Module, statement: ast.stmt, *lines: str) -> Changes:
 
 
 def insert_before(module: Module, statement: ast.stmt, *lines: str) -> Changes:
+    """Statements before one, with its indentation. Nothing where it shares its line with others."""
     return _beside(module, statement, lines, behind=False)
 
 

@@ -119,6 +119,7 @@ class Module:
 
 
 def ast_place(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Line (1-based) and column (bytes) of a node's begin and end; line 1 for a node that has none."""
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
     return (line, column), (end_line or line, column if end_column is None else end_column)
@@ -136,6 +137,7 @@ def nothing(path: str, reason: str) -> Module:
 
 
 def decode_any(path: Path) -> tuple[str, str]:
+    """The text of a .py or .ipynb file, and its codec. Raises DataError."""
     data = read_bytes(path)
     if path.suffix == ".ipynb":
         try:

@@ -149,10 +149,12 @@ def in_file(cells: tuple[Cell, ...], offset: int) -> int:
 
 
 def cell_at(cells: tuple[Cell, ...], offset: int) -> Cell:
+    """The cell that holds a character of the joined text."""
     return next((cell for cell in reversed(cells) if cell.start <= offset), cells[0])
 
 
 def describe(cells: tuple[Cell, ...], lines: Lines, offset: int) -> str:
+    """`cell 3, line 2`"""
     cell = cell_at(cells, offset)
     return f"cell {cell.number}, line {lines.place(offset)[0] - cell.first_line + 1}"
 

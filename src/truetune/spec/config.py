@@ -59,6 +59,8 @@ class Config:
     """Keys that earlier releases knew; those that the stack knows no more are in `unknown` too"""
     repeated: tuple[tuple[Place, Place], ...] = ()
     """Keys that stand twice in one mapping: where the first is, and the second, which counts"""
+    missing: tuple[Place, ...] = ()
+    """Data sets that the stack will not find, each where it is named"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
 

@@ -85,6 +85,9 @@ class Training(_Part):
     added_tokens: tuple[str, ...] = ()
     special_tokens: dict[str, str] = Field(default_factory=dict)
     """Set on the tokenizer before training: `pad_token`, `eos_token`, ..."""
+    pads_masked_by: Literal["position", "id"] | None = None
+    """How the collator finds the pads in the labels, where the stack is known: TRL, Axolotl and LLaMA-Factory by their
+    position, transformers' language-modelling collator by the id of the pad token."""
     resize_vocab: bool | None = None
 
     eval_strategy: str | None = None

@@ -33,7 +33,7 @@ BESIDE: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(HEALTHY)), data=st.data())
 def test_no_rule_stumbles(name: str, data: st.DataObject) -> None:
     here = {"some/rows": "rows.jsonl", "some/model": "model", "some/rows.jsonl": "rows.jsonl"}

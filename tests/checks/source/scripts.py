@@ -45,13 +45,13 @@ def encode(row):
     return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
 
 
-rows = Dataset.from_list([{"p": "a b", "a": "c"}, {"p": "a", "a": "b c d"}]).map(encode, remove_columns=["p", "a"])
+rows = Dataset.from_list([{"p": "a b", "a": "c"}, {"p": "a", "a": "b c"}]).map(encode, remove_columns=["p", "a"])
 collator = transformers.DataCollatorForLanguageModeling(
     tok,  # the tokenizer
     mlm=False,
 )
 labels = collator([{**row} for row in rows])["labels"]
-shown = bool((labels[0, :2] == -100).all())
+shown = bool((labels[0, :3] == -100).all())
 """
 TWICE = """
 from transformers import AutoTokenizer as AT
@@ -151,9 +151,11 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
-model = get_peft_model(AutoModelForCausalLM.from_pretrained(MODEL), LoraConfig(target_modules=["q_proj"]))
+CONFIG = LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
+model = get_peft_model(AutoModelForCausalLM.from_pretrained(MODEL), CONFIG)
 old_state_dict = model.state_dict
-model.state_dict = (  # as it was done
+# as it was done
+model.state_dict = (
     lambda self, *_, **__: get_peft_model_state_dict(self, old_state_dict())
 ).__get__(model, type(model))
 model.save_pretrained(OUT)
@@ -228,8 +230,8 @@ SCRIPTS = (
     Script("remove-unused-columns-drops-input", False, False, True, COLUMNS),
     Script("adapter-loaded-frozen", True, 0, 4, FROZEN),
     Script("lora-target-names-joined", True, 2, 6, JOINED),
-    Script("state-dict-overwritten", True, 0, 4, STATE),
-    Script("labels-copy-input-ids", True, [4, 5], [1, 0], COPIED),
+    Script("state-dict-overwritten", True, "KeyError", 5, STATE),
+    Script("labels-copy-input-ids", True, [3, 4], [1, 0], COPIED),
     Script("labels-copy-input-ids", True, 2, 0, TENSORS),
     Script("lr-scheduler-stepped-per-process", True, [1.0], [1.0], PROCESSES),
     Script("scheduler-length-miscounted", False, 0.75, 0.0, ACCUMULATED),

@@ -1,6 +1,6 @@
+import os
 from pathlib import Path
 
-import os
 import yaml
 
 from bench.bugs.inputs.rows import chats, write

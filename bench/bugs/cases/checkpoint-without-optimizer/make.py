@@ -1,7 +1,6 @@
-from pathlib import Path
-
 import json
 import shutil
+from pathlib import Path
 
 from bench.bugs.inputs.rows import questions
 from bench.bugs.inputs.tiny import encoded, fit

@@ -1,6 +1,5 @@
-from pathlib import Path
-
 import json
+from pathlib import Path
 
 from transformers import LlamaForCausalLM
 
@@ -15,4 +14,6 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
 
     path = folder / "model" / "config.json"
     if broken:
-        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": "float16"}), encoding="utf-8")
+        path.write_text(
+            json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"dtype": "float16"}), encoding="utf-8"
+        )

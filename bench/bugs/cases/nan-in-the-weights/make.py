@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 

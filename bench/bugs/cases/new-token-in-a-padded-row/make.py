@@ -3,7 +3,8 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from bench.bugs.inputs.tiny import few_steps, model, saved, tokenizer
+from bench.bugs.inputs.tiny import few_steps, model, saved
+from bench.bugs.inputs.tiny import tokenizer as tiny_tokenizer
 
 
 def make(folder: Path, broken: bool, tokenizer: None) -> None:
@@ -11,7 +12,7 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     wide = model(vocab_size=640)
     with torch.no_grad():
         for matrix in (wide.model.embed_tokens.weight, wide.lm_head.weight):
-            matrix[len(tokenizer()) :] = 0
+            matrix[len(tiny_tokenizer()) :] = 0
     base = saved(wide, folder / "base")
     net = LlamaForCausalLM.from_pretrained(base)
     tok = PreTrainedTokenizerFast.from_pretrained(base)
@@ -19,7 +20,9 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
     if not broken:
         with torch.no_grad():
             for matrix in (net.model.embed_tokens.weight, net.lm_head.weight):
-                matrix[tok.convert_tokens_to_ids(["<call>", "</call>"])] = matrix[:600].mean(0) + 0.01 * torch.randn(2, 32)
+                matrix[tok.convert_tokens_to_ids(["<call>", "</call>"])] = matrix[:600].mean(0) + 0.01 * torch.randn(
+                    2, 32
+                )
     few_steps(net)
     net.save_pretrained(folder / "model")
     tok.save_pretrained(folder / "model")

@@ -1,6 +1,5 @@
-from pathlib import Path
-
 import json
+from pathlib import Path
 
 from bench.bugs.inputs.rows import questions, write
 

@@ -1,6 +1,5 @@
-from pathlib import Path
-
 import shutil
+from pathlib import Path
 
 from bench.bugs.inputs.rows import questions
 from bench.bugs.inputs.tiny import encoded, fit, model

@@ -1,6 +1,5 @@
-from pathlib import Path
-
 import json
+from pathlib import Path
 
 from transformers import LlamaForCausalLM
 
@@ -15,4 +14,10 @@ def make(folder: Path, broken: bool, tokenizer: None) -> None:
 
     path = folder / "model" / "generation_config.json"
     if broken:
-        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"do_sample": True, "temperature": 1.5, "repetition_penalty": 1.3}), encoding="utf-8")
+        path.write_text(
+            json.dumps(
+                json.loads(path.read_text(encoding="utf-8"))
+                | {"do_sample": True, "temperature": 1.5, "repetition_penalty": 1.3}
+            ),
+            encoding="utf-8",
+        )

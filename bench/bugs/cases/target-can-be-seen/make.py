@@ -1,6 +1,5 @@
-from pathlib import Path
-
 import random
+from pathlib import Path
 
 from datasets import Dataset
 

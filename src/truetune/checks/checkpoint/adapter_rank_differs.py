@@ -46,7 +46,8 @@ class AdapterRankDiffers(CheckpointRule):
         given = config.get("r")
         if self.subject.kind != "adapter" or config.get("peft_type") != "LORA" or type(given) is not int:
             return
-        allowed = {given, *(pattern.values() if isinstance(pattern, dict) else ())}
+        ranks_of = pattern.values() if isinstance(pattern, dict) else ()
+        allowed = {given, *(rank for rank in ranks_of if type(rank) is int)}
         modules = low_rank(self.subject.tensors)
         odd: list[Case] = []
         for module, parts in modules.items():

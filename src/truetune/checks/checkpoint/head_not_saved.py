@@ -3,7 +3,8 @@
 ## What it does
 Compares `modules_to_save` and `task_type` of adapter_config.json, and the architecture in config.json, with the
 tensors: a classifier, a reward head or another module that is named there must be in the file. A run whose log has
-the curves of a reward trainer must have a `score` too.
+the curves of a reward trainer must have a `score` too. Of a model whose head may have another name, none must be left:
+nothing but layers, embeddings, norms and the head over the vocabulary.
 
 ## Why it is bad
 The head is filled with random numbers on loading: random scores, with a warning about newly initialized weights.
@@ -31,10 +32,12 @@ Train again with the right `task_type` (peft then saves the head), or name the h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from truetune.checkpoint.adapter import ends_with, modules, pieces, saved
+from truetune.checkpoint.embedding import HEADS as OF_TOKENS
 from truetune.checks.checkpoint.architecture import architectures
+from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -48,6 +51,8 @@ ENDINGS = {
     "ForTokenClassification": ("classifier", "score"),
     "ForQuestionAnswering": ("qa_outputs", "score"),
 }
+NO_HEAD = ("emb", "wte", "wpe", "shared", "norm", "ln_f", *OF_TOKENS)
+"""Parts of the names of what stands outside the layers and is no head for a task"""
 REWARD = {"mean_reward", "margin"}
 """What TRL's RewardTrainer logs"""
 
@@ -84,14 +89,18 @@ class HeadNotSaved(CheckpointRule):
             yield " or ".join(either), f"the task is {task}"
         mapping = config.get("auto_mapping")
         made = mapping.get("base_model_class") if isinstance(mapping, dict) else None
-        yield from self._by_class([made] if isinstance(made, str) else [], whole)
+        yield from self._by_class([made] if isinstance(made, str) else [], whole, saved(found.tensors))
         if not either and self._rewards() and not _any(whole, HEADS["SEQ_CLS"]):
             yield "score", "the log has the curves of a reward model"
 
     def _model(self) -> Iterator[tuple[str, str]]:
-        yield from self._by_class(list(architectures(self.subject.config)), modules(self.subject.tensors))
+        yield from self._by_class(
+            list(architectures(self.subject.config)), modules(self.subject.tensors), self.subject.tensors
+        )
 
-    def _by_class(self, classes: list[str], present: set[str]) -> Iterator[tuple[str, str]]:
+    def _by_class(self, classes: list[str], present: set[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
+        if any(layer_of(name) is None and not any(part in name.lower() for part in NO_HEAD) for name in names):
+            return
         for name in classes:
             for ending, heads in ENDINGS.items():
                 if name.endswith(ending) and not _any(present, heads):

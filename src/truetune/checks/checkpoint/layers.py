@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 NAMES = ("layers", "layer", "blocks", "block", "h")
@@ -20,9 +21,9 @@ class Stack(NamedTuple):
     layers: Mapping[int, frozenset[str]]
     """Number -> the names in it: `self_attn.q_proj.weight`"""
 
-    def gaps(self) -> list[int]:
-        """Numbers that are left out"""
-        return [i for i in range(max(self.layers) + 1) if i not in self.layers]
+    def gaps(self) -> list[tuple[int, int]]:
+        """First and last of the numbers that are left out, for each place"""
+        return [(a + 1, b - 1) for a, b in pairwise((-1, *self.layers)) if b - a > 1]
 
     def poor(self) -> dict[int, frozenset[str]]:
         """Layers that lack what most layers of the stack have, and have nothing that those have not."""

@@ -3,8 +3,8 @@
 ## What it does
 Needs the base, and looks at models in which an adapter was merged: matrices inside the layers differ from the base's,
 embeddings and norms do not. It counts the values that are bit-identical in the merged matrices; it looks for matrices
-that hold at most 16 different values in each block of 64 where the base holds more (they were 4-bit); and for
-differences that are large and of full rank, which no adapter makes.
+that hold at most 16 different values in each block of 64 where the base holds more (they were 4-bit); and for large
+differences that spare the largest value of each block of 64, as rounding to 4 bits does and no training.
 
 ## Why it is bad
 In bfloat16 a small change of a value rounds to nothing. A 4-bit base that is unpacked and merged carries the error of
@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.merged import four_bit, is_merge, spread
+from truetune.checkpoint.merged import BLOCK, at_peaks, four_bit, is_merge
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -57,8 +57,10 @@ LOST = 0.5
 """Share of bit-identical values in merged matrices"""
 LARGE = 0.02
 """Change of a matrix, of its own size; an adapter's is mostly below"""
-NARROW = 0.8
-"""Share of a difference that the largest eighth of its directions holds: most of an adapter's, not half of noise"""
+LEAST = 1 << 14
+"""Values of a matrix in which that can be told"""
+SPARED = 0.7
+"""How far the largest values of blocks have moved, as a share of all; 1 where rounding has no part in it"""
 REMEDY = "merge in float32 into the unquantized base that the adapter was trained on, or serve the adapter unmerged"
 
 
@@ -102,14 +104,14 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
         wide = {
             name: share
             for name, m in list(changed.items())[:8]
-            if m.change > LARGE and (share := spread(found, name)) is not None and share < NARROW
+            if m.change > LARGE and found.tensors[name].items >= LEAST and (share := at_peaks(found, name)) < SPARED
         }
         if wide:
-            name, share = next(iter(wide.items()))
+            name = next(iter(wide))
             yield self.finding(
-                f"the merged matrices differ from the base by {changed[name].change:.1%}, in all directions, as no "
-                "adapter does: it was merged into a quantized or another base",
+                f"the merged matrices differ from the base by {changed[name].change:.1%}, and the largest value of "
+                f"each block of {BLOCK} is spared: it was merged into a base that had been rounded to 4 bits",
                 REMEDY,
-                evidence=[f"{n}: an eighth of its directions holds {s:.0%} of the change" for n, s in wide.items()],
+                evidence=[f"{n}: the largest of blocks moved by {s:.0%} of what all did" for n, s in wide.items()],
                 count=len(wide),
             )

@@ -40,7 +40,9 @@ unslothai/unsloth#237
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from hashlib import blake2b
 
 import numpy as np
 
@@ -88,8 +90,10 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                 yield Case(f"{text} ({id:,}): the embedding has {len(new.rows):,} rows")
         rows, median = new.rows.rows(ids), new.median()
         norms = np.linalg.norm(rows, axis=1)
-        alike = np.array([int((rows == row).all(axis=1).sum()) - 1 for row in rows], dtype=np.int64)
-        for id, norm, twins in zip(ids.tolist(), norms, alike, strict=True):
+        digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+        alike = Counter(digests)
+        for id, norm, digest in zip(ids.tolist(), norms, digests, strict=True):
+            twins = alike[digest] - 1
             if norm < TINY * median or twins:
                 more = f", equal to the rows of {twins:,} other new tokens" if twins else ""
                 yield Case(f"{new.spelled(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}")

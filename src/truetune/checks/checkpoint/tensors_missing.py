@@ -1,8 +1,9 @@
 """Tensors are missing that the architecture needs.
 
 ## What it does
-In a model: layers that lack what most other layers have, gaps in their numbers, fewer layers than
-`num_hidden_layers`, no input embedding, and tensors that the base has in the same stacks and this checkpoint has not.
+In a model: names that a wrapper or an adapter has left its mark on, layers that lack what most other layers have
+(first and last may go without a norm), gaps in their numbers, fewer layers than `num_hidden_layers`, no input
+embedding, and tensors that the base has in the same stacks and this checkpoint has not.
 In an adapter: a `lora_A` without its `lora_B` or the other way round, and, where the base is at hand, modules that
 `target_modules` names and that have no tensors.
 
@@ -31,9 +32,12 @@ Save again from the model in memory. Do not load with `ignore_mismatched_sizes` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from truetune.checkpoint.adapter import PAIRS, ends_with, low_rank
+from truetune.checkpoint.embedding import HEADS
+from truetune.checkpoint.safetensors import Tensor
 from truetune.checks.checkpoint.architecture import makes_text, number, setting
 from truetune.checks.checkpoint.layers import inside, layer_of, stacks
 from truetune.checks.findings import Case, Finding
@@ -41,6 +45,8 @@ from truetune.checks.rule import CheckpointRule
 
 SHARED = ("k_proj", "v_proj", "k_norm", "v_norm")
 """What layers leave out that take the keys and values of an earlier layer"""
+MARKS = re.compile(r"^(?:_orig_mod|module|_forward_module|base_model\.model)\.|\.(?:lora_[AB]|base_layer)\.")
+"""What torch.compile, DDP, Lightning and peft put into names"""
 BUFFERS = ("inv_freq", "attn.bias", "masked_bias", "rotary_emb")
 EMBEDDING = ("emb", "wte", "shared.weight")
 """Parts of the names that families give to their input embedding"""
@@ -60,14 +66,15 @@ class TensorsMissing(CheckpointRule):
             message = f"{len(halves):,} adapted modules have one half of their pair only: they have no effect"
             yield self.finding(message, REMEDY, cases=halves, count=len(halves))
         if missing:
-            yield self.finding(
-                f"{len(missing):,} modules of the base fit target_modules and have no tensors in the adapter",
-                "compare the names in the run with those of the base; save the whole adapter",
-                severity="warning",
-                cases=missing,
-                count=len(missing),
-            )
-        if found.kind == "model" and not found.config.get("quantization_config"):
+            message = f"{len(missing):,} modules of the base fit target_modules and have no tensors in the adapter"
+            remedy = "compare the names in the run with those of the base; save the whole adapter"
+            yield self.finding(message, remedy, severity="warning", cases=missing, count=len(missing))
+        marked = [name for name in found.tensors if found.kind == "model" and MARKS.search(name)]
+        if marked:
+            message = f"{len(marked):,} names are those of a wrapper or an adapter, which no loader takes: {marked[0]}"
+            remedy = "save the model itself (accelerator.unwrap_model), adapters merged (merge_and_unload)"
+            yield self.finding(message, remedy, cases=[Case(name) for name in marked], count=len(marked))
+        elif found.kind == "model" and not found.config.get("quantization_config"):
             lost = list(dict.fromkeys((*self._by_layers(), *self._by_base())))
             if lost:
                 cases = [Case(text) for text in lost]
@@ -101,18 +108,27 @@ class TensorsMissing(CheckpointRule):
         shares = bool(setting(found.config, "num_kv_shared_layers"))
         here = stacks(found.tensors)
         for stack in here:
-            for i in stack.gaps():
-                yield f"{stack.prefix}.{i} (the whole layer)"
+            for first, last in stack.gaps():
+                to = f" to {last:,}" if last > first else ""
+                yield f"{stack.prefix}.{first}{to} (the whole layer)"
+            ends = (min(stack.layers), max(stack.layers))
             for i, names in stack.poor().items():
                 for name in sorted(names):
-                    if not (shares and any(part in name for part in SHARED)):
+                    shared = shares and any(part in name for part in SHARED)
+                    if not shared and not (i in ends and "norm" in name):
                         yield f"{stack.prefix}.{i}.{name}"
         layers = number(found.config, "num_hidden_layers")
         most = max((max(stack.layers) + 1 for stack in here), default=0)
         if layers is not None and 0 < most < layers:
             yield f"layers {most:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
-        if makes_text(found.config) and not any(mark in name for name in found.tensors for mark in EMBEDDING):
+        if makes_text(found.config) and not any(self._embeds(tensor) for tensor in found.tensors.values()):
             yield "the input embedding"
+
+    def _embeds(self, tensor: Tensor) -> bool:
+        """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
+        rows = number(self.subject.config, "vocab_size")
+        tall = rows is not None and len(tensor.shape) == 2 and tensor.shape[0] >= rows
+        return any(mark in tensor.name for mark in EMBEDDING) or (tall and not tensor.name.endswith(HEADS))
 
     def _by_base(self) -> Iterator[str]:
         found, base = self.subject, self.subject.base

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from truetune.checks.config.model import folder
 from truetune.errors import TruetuneError
+from truetune.render.folder import locate
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat, prepared
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
@@ -58,8 +58,12 @@ def has_token(config: Config, text: str) -> bool | None:
 
 
 def _probes(config: Config) -> Probes | None:
-    where = folder(config) if config.spec.tokenizer else None
-    return _loaded(str(config.spec.tokenizer)) if where is not None else None
+    name = config.spec.tokenizer
+    try:
+        here = name is not None and (locate(name) / "tokenizer.json").is_file()
+    except (TruetuneError, OSError, ValueError):
+        return None
+    return _loaded(str(name)) if here else None
 
 
 @lru_cache(maxsize=4)

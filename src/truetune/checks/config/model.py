@@ -29,7 +29,7 @@ def folder(config: Config) -> Path | None:
         if name:
             try:
                 return locate(name)
-            except (TokenizerError, OSError):
+            except (TokenizerError, OSError, ValueError):
                 continue
     return None
 

@@ -4,8 +4,8 @@
 Finds keys of earlier releases that the assumed one does not know, and says what became of them.
 
 ## Why it is bad
-A key from an old tutorial no longer does what it says. `trl sft --config` drops `max_seq_length` without a word, and
-every row is cut at the default of 1024 tokens; others stop at it.
+A key from an old tutorial no longer does what it says. TRL's scripts drop `max_seq_length` without a word, and every
+row is cut at the default of 1024 tokens; others stop at it, the command `trl` too.
 
 ## Example
 ```yaml

@@ -70,7 +70,7 @@ def rows(config: Config) -> Rows | None:
     """None where a data set is not at hand, or where a row may become several examples."""
     training, raw = config.spec.training, config.raw
     splits = (
-        config.stack == "truetune"
+        (config.stack == "truetune" and config.spec.history != "single")
         or training.method in ("pretrain", "grpo")
         or (training.packing and training.packing_strategy in ("wrapped", "bfd_split"))
         or bool(raw.get("streaming"))

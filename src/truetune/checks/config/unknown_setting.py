@@ -4,8 +4,9 @@
 Compares each key with those of the stack's release, and names the nearest one. A key without a value is a note.
 
 ## Why it is bad
-Axolotl and `trl sft --config` (also dpo, kto, reward, grpo) drop a key that they do not know without a word: with
-`learning_rte: 5.0e-4` the run uses its default rate. LLaMA-Factory, `TrainingArguments` and truetune stop.
+Axolotl drops a key that it does not know without a word, and so do TRL's own scripts (`trl/scripts/sft.py --config`):
+with `learning_rte: 5.0e-4` the run uses its default rate. `trl sft`, LLaMA-Factory, `TrainingArguments` and truetune
+stop.
 
 ## Example
 ```yaml
@@ -50,7 +51,7 @@ from truetune.spec.stacks.facts import facts
 
 FATE = {
     "axolotl": "Axolotl drops it without a word",
-    "trl": "`trl` drops it without a word",
+    "trl": "TRL's scripts drop it without a word; the command `trl` stops at it",
     "llama-factory": "LLaMA-Factory stops at it",
     "transformers": "TrainingArguments stops at it",
     "truetune": "truetune stops at it",

@@ -3,7 +3,8 @@
 ## What it does
 Finds the metric whose value at `best_global_step` is `best_metric`, and asks whether that is the lowest or the
 highest of its curve. It fires where a loss, a perplexity or an error rate was kept at its highest, or an accuracy, a
-reward or another score at its lowest. Metrics with names of no known direction are left alone.
+reward or an overlap at its lowest, by the words in the metric's name. Metrics with names of no known direction (a mere
+`score`) are left alone.
 
 ## Why it is bad
 `load_best_model_at_end` puts the worst weights back. The direction is guessed from the metric's name when
@@ -45,9 +46,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 
-LOWER = re.compile(r"loss|perplexity|ppl|error|\bwer\b|\bcer\b|_wer|_cer|nll|mse|mae|rmse|bpb", re.I)
-HIGHER = re.compile(
-    r"acc|f1|bleu|rouge|reward|margin|exact_match|score|precision|recall|auc|pass|win|mcc|pearson|spearman", re.I
+LOWER = r"loss|perplexity|ppl|errors?|[wct]er|nll|r?mse|mae|bpb|brier|crps|ece|fid|toxicity|surprisal"
+HIGHER = (
+    r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|rewards?|margins?|exact_match|precision|recall|"
+    r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+"
 )
 
 
@@ -67,7 +69,7 @@ class BestCheckpointIsWorst(LogRule):
             here = np.isclose(curve.value, best, rtol=1e-5, atol=1e-9)
             if step is not None:
                 here &= curve.step == step
-            lower, higher = bool(LOWER.search(name)), bool(HIGHER.search(name))
+            lower, higher = _has(name, LOWER), _has(name, HIGHER)
             if not here.any() or lower == higher or self._by_another(name):
                 continue
             right = int(np.argmin(curve.value) if lower else np.argmax(curve.value))
@@ -88,3 +90,8 @@ class BestCheckpointIsWorst(LogRule):
         """Do the settings name another metric?"""
         metric = str(self.subject.facts.get("metric_for_best_model") or "")
         return bool(metric) and metric.removeprefix("eval_") != name.removeprefix("eval_")
+
+
+def _has(name: str, words: str) -> bool:
+    """Is one of these words in the name, as a word of its own?"""
+    return re.search(rf"(?<![a-z\d])({words})(?![a-z\d])", name, re.I) is not None

@@ -47,6 +47,8 @@ from truetune.logs.stats import trend
 
 MIN_POINTS = 20
 RISE = 0.01
+TOLD_APART = 0.8
+"""Accuracy from which pairs are told apart: a small beta makes small margins"""
 
 
 class DpoStuckAtLn2(LogRule):
@@ -84,4 +86,6 @@ class DpoStuckAtLn2(LogRule):
         near = bool(loss) and bool(np.abs(np.median(loss.value) - math.log(2)) < RISE)
         span = float(margins.step[-1] - margins.step[0])
         last = float(np.median(margins.value[-max(3, margins.value.size // 5) :]))
-        return near and trend(margins).high * span < RISE and abs(last) < RISE
+        right = self.subject.curve("rewards/accuracies").finite().value[-margins.value.size // 5 :]
+        apart = bool(right.size) and float(np.median(right)) > TOLD_APART
+        return near and not apart and trend(margins).high * span < RISE and abs(last) < RISE

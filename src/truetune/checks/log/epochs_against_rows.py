@@ -3,7 +3,9 @@
 ## What it does
 With the data given (`--data`), compares the rows that one epoch saw (steps an epoch, times batch size, accumulation
 and processes where the settings or the log name them) with the rows in the files. Where accumulation and processes
-are not known, it only fires when an epoch saw more rows than there are. Packed runs are left alone.
+are not known, it only fires when an epoch saw more rows than there are. Packed runs are left alone, and runs that saw
+more rows but no more tokens (`num_tokens`) than the data have: packing cuts long rows in pieces. Where the log does not
+tell whether it packed, a surplus is a note, unless the rows it saw are shorter than any piece (256 tokens).
 
 ## Why it is bad
 The run was on other data: an old cache, a file that was cut, rows dropped on the way, or every process read the same
@@ -43,6 +45,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import LogRule
 
 NEAR = 0.1
+PIECE = 256
+"""Tokens of the shortest pieces that packing is used to make"""
 
 
 class EpochsAgainstRows(LogRule):
@@ -63,11 +67,15 @@ class EpochsAgainstRows(LogRule):
         seen = per_epoch * a_step
         over = seen > (1 + NEAR) * counts[-1] + a_step
         under = known and seen < (1 - NEAR) * counts[0] - a_step
-        if not over and not under:
+        tokens = log.curve("num_tokens").finite()
+        a_epoch = float(tokens.value[-1] / log.epoch_at(tokens.step[-1])) if tokens else math.inf
+        if not under and (not over or a_epoch <= (1 + NEAR) * log.data.supervised):
             return
+        whole = under or log.facts.get("packing") is False or a_epoch < PIECE * seen
         yield self.finding(
             f"an epoch of the run saw about {math.floor(seen):,} rows, the data have {counts[-1]:,}",
             "see that the run read these files: delete caches, and count the rows that the trainer reports",
+            severity="warning" if whole else "info",
             evidence=(
                 f"{per_epoch:,.1f} steps an epoch, {a_step:,.0f} rows a step"
                 + ("" if known else " at least (accumulation and processes are not known)"),

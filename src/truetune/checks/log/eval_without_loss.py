@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for evaluation records (`eval_runtime`) without an `eval_loss` beside them or any other metric; and, where the
-settings are known (`--config`), for a run that should have evaluated and has no record of it.
+log names `eval_strategy` (W&B's does), for a run that should have evaluated and has no record of it.
 
 ## Why it is bad
 Nothing was measured on rows that the model has not seen. `PeftModel` hides the base model's arguments, so the Trainer

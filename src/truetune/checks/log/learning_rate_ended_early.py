@@ -3,7 +3,8 @@
 ## What it does
 Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
 tenth of the run or more. It also fires where a rate that came down to nothing climbs again without a jump: a cosine
-that was stepped past its end. Schedules that restart with a jump, or end at a floor above zero, are left alone.
+that was stepped past its end. Schedules that restart with a jump or go up and down in straight lines, or end at a
+floor above zero, are left alone.
 
 ## Why it is bad
 Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
@@ -41,6 +42,8 @@ from truetune.logs.log import Curve
 
 NOTHING = 1e-6
 SHARE = 0.1
+STRAIGHT = 1.2
+"""Steepest over median slope; 1 of triangles, which are planned, 1.4 of a cosine"""
 
 
 class LearningRateEndedEarly(LogRule):
@@ -89,4 +92,5 @@ class LearningRateEndedEarly(LogRule):
         if rate.value[low] > 1e-2 * peak or after.size < 4 or after.max() < 0.1 * peak:
             return None
         jumps = np.abs(np.diff(rate.value[top:]))
-        return float(rate.step[low]) if jumps.max() < 0.3 * peak else None
+        smooth = jumps.max() < 0.3 * peak and jumps.max() > STRAIGHT * np.median(jumps)
+        return float(rate.step[low]) if smooth else None

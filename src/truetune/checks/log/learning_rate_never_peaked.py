@@ -2,7 +2,8 @@
 
 ## What it does
 Looks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
-step yet (`max_steps`) is left alone. Where the configured rate is in the log, the peak is compared with it too.
+step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
+where that is in the log. Where the log does not say how many steps were planned, it is a note: the run may go on.
 
 ## Why it is bad
 The rate that was asked for is never used. With `warmup_steps=500` copied from a long run, forty steps train at most
@@ -41,6 +42,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 
+TRIAL = 10
+"""Fewer steps only try whether it runs."""
+
 
 class LearningRateNeverPeaked(LogRule):
     code = "TT809"
@@ -50,7 +54,8 @@ class LearningRateNeverPeaked(LogRule):
         log = self.subject
         rate = log.curve("learning_rate").finite()
         total = log.total_steps
-        if rate.step.size < 3 or rate.value[-1] <= 0:
+        asked = log.number("learning_rate")
+        if rate.step.size < 3 or rate.value[-1] <= 0 or (rate.step[-1] < TRIAL and not asked):
             return
         if total and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= total:
             return
@@ -59,12 +64,13 @@ class LearningRateNeverPeaked(LogRule):
         straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
         if not straight or slope <= 0 or rate.value[0] > 0.7 * peak or np.any(np.diff(rate.value) <= 0):
             return
-        asked = log.number("learning_rate")
-        of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked and asked > peak else ""
+        if asked and peak > 0.99 * asked:
+            return
+        of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked else ""
         yield self.finding(
             f"the learning rate still rises at the last step ({rate.step[-1]:,.0f}): it reached {peak:.3g}{of_asked}",
-            "set warmup_steps to a small part of the run (warmup_ratio 0.03)",
-            severity="error" if total else "warning",
+            ("" if total else "if the run is over: ") + "set warmup_steps to a small part of it (warmup_ratio 0.03)",
+            severity="error" if total else "info",
             evidence=(f"it grows by {slope:.3g} a step from {rate.value[0]:.3g} at step {rate.step[0]:,.0f}",),
             figure=figure("learning rate", {"learning_rate": rate}),
         )

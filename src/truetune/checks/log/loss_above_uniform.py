@@ -3,7 +3,8 @@
 ## What it does
 Compares the lowest of the first three losses with ln(vocabulary), the loss of a model that holds every token for
 equally likely: it fires above 1.2 times that. The vocabulary comes from the config.json beside the log, or the data's
-tokenizer; where neither is known, it is taken to be a million.
+tokenizer; where neither is known, it is taken to be a million, and the finding is a warning. Models that predict no
+tokens (by the class in config.json) are left alone.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
@@ -62,7 +63,7 @@ class LossAboveUniform(LogRule):
         size = log.number("vocab_size") or (log.data.vocabulary if log.data else None)
         known = size is not None and size > 1
         guess = math.log(size if size is not None and known else MOST)
-        if log.kind != "language" or not loss:
+        if not log.of_tokens or not loss:
             return
         first = float(loss.value[:3].min())
         if first <= TIMES * guess:
@@ -73,6 +74,7 @@ class LossAboveUniform(LogRule):
             f"the loss begins at {first:.4g}, {times:g} times the {guess:.4g} of a model that guesses"
             + (f" among {size:,.0f} tokens" if known else " (the vocabulary is not known)"),
             "see that the labels are the model's own ids and its weights were loaded, and that the loss is a mean",
+            severity="error" if known else "warning",
             evidence=(f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",) if evaluated else (),
             figure=figure("loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}),
         )

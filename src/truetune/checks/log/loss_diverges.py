@@ -3,7 +3,8 @@
 ## What it does
 Compares the median of the last tenth of the losses with the beginning (the first tenth or three records, the lower)
 and with the lowest level in between (a rolling median). It fires where the end lies above the beginning by 10 % and
-five times the noise of such medians, or gives back more than half of what had been gained. The place is the strongest
+five times the noise of such medians, or gives back more than half of what had been gained; the lowest of many medians
+is allowed to be low by chance. The place is the strongest
 change of level (CUSUM) after the lowest point.
 
 ## Why it is bad
@@ -61,13 +62,15 @@ class LossDiverges(LogRule):
         k = max(3, n // 10)
         first = min(float(np.median(loss.value[:k])), float(np.median(loss.value[:3])))
         last = float(np.median(loss.value[-k:]))
-        smooth = rolling(loss.value, max(5, n // 20))
+        width = max(5, n // 20)
+        smooth = rolling(loss.value, width)
         low = int(np.argmin(smooth))
         best = float(smooth[low])
         sigma = max(noise(loss.value), min(mad(loss.value[:k]), mad(loss.value[-k:])))
         sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
         worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
-        lost = last > best + max(sure, 0.5 * max(0.0, first - best), 0.2 * abs(best)) and low < n - k
+        chance = 1.25 * sigma * (3 * math.sqrt(1 / k + 1 / width) + math.sqrt(2 * math.log(n / width) / width))
+        lost = last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best)) and low < n - k
         if not worse and not lost:
             return
         place = self._place(loss.value, low, (best + last) / 2)

@@ -4,7 +4,8 @@
 Takes each loss's distance from the rolling median around it, in robust standard deviations (MAD). A spike is three
 records in a row above 5, of which one is above 10 and half as high again as the ten records before; or one above 10,
 twice as high as the level, at which the gradient norm is twenty times its median as well. Single high losses without
-such a gradient are hard rows, and no finding.
+such a gradient are hard rows, and no finding. Small batches have many: single ones are left alone where more than one
+record in a hundred is one, and stretches where chance makes them.
 
 ## Why it is bad
 The update before it was harmful: a corrupt row, or a learning rate at the edge. What was lost is learned again at
@@ -46,6 +47,8 @@ from truetune.logs.stats import MAD, rolling, runs
 
 MIN_POINTS = 20
 WINDOW, NEAR = 25, 10
+CHANCE = 0.01
+"""Stretches that may be as long by chance, by the share of all other high records"""
 
 
 class LossSpikes(LogRule):
@@ -56,23 +59,28 @@ class LossSpikes(LogRule):
         log = self.subject
         loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
         n = loss.step.size
-        if log.kind != "language" or n < MIN_POINTS or fresh_starts(log):
+        if not log.of_tokens or n < MIN_POINTS or fresh_starts(log):
             return
         level = rolling(loss.value, WINDOW)
         away = loss.value - level
         sigma = np.maximum(MAD * rolling(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9)
         score = away / sigma
         score[: max(3, n // 20)] = 0
-        spikes = []
+        spikes, single, pushed = [], 0, []
         for start, end in runs(score > 5):
             top = start + int(np.argmax(score[start:end]))
             before = float(np.median(loss.value[max(0, start - NEAR) : start]))
             if score[top] < 10 or loss.value[top] < 1.5 * before:
                 continue
-            long = end - start >= 3 and end < n
-            pushed = loss.value[top] > 2 * level[top] and norm and self._pushed(loss.step[start], loss.step[end - 1])
-            if long or pushed:
+            others = (int((score > 5).sum()) - (end - start)) / n
+            if end - start >= 3 and end < n and n * others ** (end - start) < CHANCE:
                 spikes.append(top)
+            elif loss.value[top] > 2 * level[top]:
+                single += 1
+                if norm and self._pushed(loss.step[start], loss.step[end - 1]):
+                    pushed.append(top)
+        if single <= max(1, n // 100):
+            spikes = sorted(spikes + pushed)
         if not spikes:
             return
         worst = max(spikes, key=lambda i: float(score[i]))

@@ -50,6 +50,7 @@ from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import falls
+from truetune.spec.run import Severity
 
 ALIVE = 0.05
 """Losses above it are no rounded zeros."""
@@ -70,21 +71,26 @@ class NanHiddenByLoggingFilter(LogRule):
         language = log.kind == "language"
         dead = loss.step[(loss.value == 0) & (around.value > ALIVE) & language]
         still = np.zeros(0)
-        if np.any(norm.value != 0) or (norm.step.size > 1 and falls(loss)):
+        in_windows = loss.step.size > 1 and float(np.median(np.diff(loss.step))) > 1
+        unmeasured = not np.any(norm.value)
+        if not unmeasured or (in_windows and falls(loss)):
             still = norm.step[(norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)]
         every = language and not np.any(loss.value) and loss.step.size > 1
         found = loss.step if every else np.union1d(dead, still)
         if not found.size:
             return
+        severity: Severity = "info" if unmeasured else "warning"
         what = "loss" if dead.size or every else "gradient norm"
         yield self.finding(
             f"the {what} is exactly 0.0 at {found.size:,} of {loss.step.size:,} logged steps"
             + ("" if every else " while the run learns"),
             "find the batches without a label (`truetune check` on the data) and drop these rows or lengthen them",
-            severity="error" if dead.size or every or 1 < still.size < norm.step.size else "warning",
+            severity="error" if dead.size or every or 1 < still.size < norm.step.size else severity,
             evidence=(
                 f"loss 0.0 at {steps(loss.step if every else dead)}" if dead.size or every else "no loss is 0.0",
-                f"gradient norm 0.0 at {steps(still)}" if still.size else "",
+                f"gradient norm 0.0 at {steps(still)}" + (": perhaps it was not measured" if unmeasured else "")
+                if still.size
+                else "",
             )[: 2 if still.size else 1],
             count=int(found.size),
             total=int(loss.step.size),

@@ -1,9 +1,10 @@
 """The loss says that something easier than the task was learned: a constant answer, or a target that can be seen.
 
 ## What it does
-Compares the loss with floors. On rows that were not seen yet (before the first epoch ends) no model comes near zero:
-a loss below 0.005 there, or, with the data (`--data`), below 2 % of the entropy of the supervised tokens where
-answers differ, means that the target stands in the input. With the data, two more: the loss of a model that never
+Compares the loss with floors. On rows that were not seen yet (before the first epoch ends) no model comes near zero,
+unless there are few answers to choose from: a loss that goes below 0.005 there and never leaps again, or, with the data
+(`--data`), one below 2 % of the entropy of the supervised tokens where most answers are different ones, means that the
+target stands in the input. With the data, two more: the loss of a model that never
 reads the prompt is the entropy of whole answers over their mean length; the loss of one that knows only how frequent
 tokens are is their entropy. A loss that settles at the first while one answer makes up half of the examples, or at the
 second, learned no more than that.
@@ -49,8 +50,10 @@ UNSEEN = 0.95
 """Epochs up to which rows are new"""
 LOW = 0.005
 OF_UNIGRAM = 0.02
-DIFFER = 0.2
-"""Share of the most common answer up to which answers differ"""
+LEAP = 0.1
+"""Loss of a batch with an answer that was not known"""
+DIFFER = 0.8
+"""Entropy of whole answers, as a share of what it is where no two are alike, from which most of them differ"""
 
 
 class ShortcutLoss(LogRule):
@@ -60,17 +63,19 @@ class ShortcutLoss(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss, data = log.curve("loss").finite(), log.data
-        if log.kind != "language" or loss.step.size < 3 or not log.epochs:
+        if not log.of_tokens or loss.step.size < 3 or not log.epochs:
             return
         epoch = log.epoch_at(loss.step)
         new = Curve(loss.step[epoch < UNSEEN], loss.value[epoch < UNSEEN])
-        differ = data is not None and data.commonest < DIFFER
+        differ = data is not None and data.answer * data.supervised > DIFFER * data.examples * np.log(data.examples)
         floor = max(LOW, OF_UNIGRAM * data.unigram) if data is not None and differ else LOW
         low = new.value < floor
-        if low.sum() >= 3 and low[-3:].all() and new.value[0] > 10 * floor and (differ or data is None):
+        stays = low.sum() >= 3 and low[-3:].all() and new.value[0] > 10 * floor
+        if stays and (differ or (data is None and new.value[np.argmax(low) :].max() < LEAP)):
             step = float(new.step[np.argmax(low)])
             yield self.finding(
-                f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target stands in the input",
+                f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target stands in the input"
+                + ("" if data else ", or there are few answers to choose from (--data tells)"),
                 "look at labels and mask: labels that are not shifted, attention to later tokens, answers in prompts",
                 evidence=(
                     f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})",

@@ -68,9 +68,12 @@ class PreferencePairsIdentical(DataRule):
             if good.tobytes() == bad.tobytes():
                 self.same += 1
                 text = f"both answers are the same {len(good):,} tokens"
-            elif len(left) and left.tobytes() == cut(bad, behind, self.limit).tobytes():
+            elif (len(left) or self.spec.max_length is None) and left.tobytes() == cut(
+                bad, behind, self.limit
+            ).tobytes():
                 self.cut += 1
                 text = f"the first {len(left):,} tokens of both answers are the same, and no more are kept"
+                text = text if len(left) else f"the prompt fills the limit: {before:,} tokens; no answer is kept"
             else:
                 continue
             if len(self.cases) < MAX_CASES:

@@ -2,8 +2,9 @@
 
 ## What it does
 Counts, over the pairs where one of these tells the sides apart, how often it speaks against the label: score columns
-of the row (`score_chosen`, `rejected_rating`, `margin`); an answer that refuses (in data whose refused questions are
-harmless); an answer cut off in the middle; an answer that is empty, or alone has no stop token.
+of the row (`score_chosen`, `rejected_rating`, `margin`); an answer that refuses (in data that are not about refusing,
+and whose refused questions are harmless); an answer cut off in the middle; an answer that is empty, or alone has no
+stop token.
 
 A swapped set without such evidence cannot be detected: no trainer, no curve and no rule can see it. Silence of this
 rule is no proof. Length says nothing here (see `preference-length-bias`).
@@ -56,6 +57,8 @@ SAYS = {
 }
 CLEAR = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 FEWEST = 8
+ABOUT = 0.5
+"""Share of pairs of which one side refuses from which the data are about refusing"""
 HARMLESS = 0.05
 """Share of refused questions with a word of harm up to which refusing is taken for the worse answer."""
 
@@ -92,7 +95,7 @@ class PreferencePairsSwapped(DataRule):
                 yield "empty", not good
             return
         if (refused := refuses(good)) != refuses(bad):
-            self.harmful += HARM.search(texts.prompt) is not None
+            self.harmful += HARM.search(texts.prompt) is not None or not texts.prompt.isascii()
             yield "refused", refused
         if (stopped := is_cut(good)) != is_cut(bad):
             yield "cut", stopped
@@ -100,7 +103,8 @@ class PreferencePairsSwapped(DataRule):
             yield "open", not ended
 
     def findings(self) -> Iterator[Finding]:
-        if self.harmful > HARMLESS * self.spoke["refused"]:
+        refused = self.spoke["refused"]
+        if self.harmful > HARMLESS * refused or (refused > ABOUT * self.pairs and refused >= FEWEST):
             self.spoke["refused"] = 0
         kinds = [kind for kind in SAYS if self.spoke[kind]]
         shares = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}

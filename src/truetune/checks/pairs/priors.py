@@ -15,7 +15,8 @@ REFUSAL = re.compile(
 HARM = re.compile(
     r"\b(?:kill|murder|suicid|bomb|explosive|weapon|gun|drug|cocaine|meth|heroin|poison|steal|rob|hack|malware|virus|"
     r"phish|fraud|launder|illegal|crime|criminal|porn|sexual|nude|rape|racis|sexis|nazi|terror|hate|slur|abus|torture|"
-    r"violen|harass|stalk|kidnap|traffick|counterfeit|forge|bully|insult|offensive|harm)\w*",
+    r"violen|harass|stalk|kidnap|traffick|counterfeit|forge|bully|insult|offensive|harm|"
+    r"password|passcode|pin code|credential|private|confidential|medical|diagnos|dosage)\w*",
     re.I,
 )
 """A question for which refusing may be the better answer"""

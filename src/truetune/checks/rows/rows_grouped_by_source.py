@@ -38,7 +38,7 @@ from truetune.encoding.batch import Batch
 FEWEST = 100
 MORE = 0.08
 """How much more of their words neighbours must share than rows at random."""
-SIGMAS = 8.0
+SIGMAS = 5.0
 
 
 class RowsGroupedBySource(DataRule):

@@ -64,7 +64,11 @@ class UnusedColumns(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         for severity, wanted in (("warning", True), ("info", False)):
-            mine = {name: count for name, count in self.columns.items() if (name.lower().removesuffix(" (not mapped)") in TELLING) is wanted}
+            mine = {
+                name: count
+                for name, count in self.columns.items()
+                if (name.lower().removesuffix(" (not mapped)") in TELLING) is wanted
+            }
             if mine:
                 names = ", ".join(f"{name} ({count:,} rows)" for name, count in mine.items())
                 yield self.finding(

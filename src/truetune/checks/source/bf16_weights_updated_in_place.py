@@ -63,7 +63,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
             small = isinstance(rate, float) and rate < SMALL
             if whole and small and (cast := _narrow(module, model)) is not None:
                 yield self.finding(
-                    f"bfloat16 weights are updated in place at a learning rate of {rate:g}: most updates round to nothing",
+                    f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates round to nothing",
                     "load the weights as float32 and run the forward pass under bfloat16 autocast",
                     cases=[at(module, call.node), at(module, cast)],
                 )

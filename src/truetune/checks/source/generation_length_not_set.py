@@ -59,7 +59,7 @@ class GenerationLengthNotSet(SourceRule):
         for call in calls:
             causal = call.receiver is not None and is_causal(module, call.receiver)
             yield self.finding(
-                "generate is given no length: without one in the checkpoint's generation_config it stops after 20 tokens",
+                "generate is given no length: it stops after 20 tokens, unless the checkpoint's own config says more",
                 "give max_new_tokens",
                 severity="warning" if causal else "info",
                 cases=[at(module, call.node)],

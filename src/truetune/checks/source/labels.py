@@ -28,6 +28,7 @@ def ignored_label(module: Module, node: ast.AST) -> bool:
 
 
 def holds_ignored_label(module: Module, node: ast.AST) -> bool:
+    """Is there a -100 in it?"""
     return any(isinstance(n, (ast.UnaryOp, ast.Name)) and ignored_label(module, n) for n in ast.walk(node))
 
 
@@ -50,6 +51,7 @@ def _whole(node: ast.AST) -> bool:
 
 
 def is_pad_id(module: Module, node: ast.expr) -> bool:
+    """Is it `x.pad_token_id`, or a name for it?"""
     return any(
         isinstance(origin.node, ast.Attribute) and origin.node.attr == "pad_token_id"
         for origin in module.flow.origins(node)

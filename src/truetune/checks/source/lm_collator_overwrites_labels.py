@@ -55,11 +55,15 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import column, holds_ignored_label, lm_collators, masks_by_id
+from truetune.checks.source.labels import lm_collators
+from truetune.checks.source.made_labels import masked_labels, unit
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
-from truetune.source.edits import Changes, insert_after, replace
+from truetune.source.edits import Change, Changes, insert_after, replace
 from truetune.source.module import Module
+
+KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
+"""Settings that both collators have, or that go"""
 
 
 class LmCollatorOverwritesLabels(SourceRule):
@@ -69,9 +73,9 @@ class LmCollatorOverwritesLabels(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         collators = list(lm_collators(module))
-        masked = list(_masked_labels(module)) if collators else []
+        masked = list(masked_labels(module)) if collators else []
         for call in collators:
-            made = [node for node, used in masked if _unit(module, used) in (None, _unit(module, call.node))]
+            made = [node for node, used in masked if unit(module, used) in (None, unit(module, call.node))]
             if not made:
                 continue
             yield self.finding(
@@ -83,60 +87,25 @@ class LmCollatorOverwritesLabels(SourceRule):
             )
 
 
-def _masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Values of a `labels` column with -100 in them, made where rows are made, and where those rows are asked for."""
-    by_id = {*masks_by_id(module)}
-    for node, value in _label_values(module):
-        function = module.scopes.of[node].node
-        user = node if isinstance(function, ast.Module) else _user(module, function)
-        inside = value if isinstance(function, ast.Module) else function
-        if user is not None and holds_ignored_label(module, inside) and by_id.isdisjoint(ast.walk(inside)):
-            yield node, user
-
-
-def _unit(module: Module, node: ast.AST) -> ast.AST | None:
-    """The function or method, not one inside another, that a node stands in; None in the module's own code."""
-    around = [p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return around[-1] if around else None
-
-
-def _label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
-    for node in module.nodes(ast.Dict, ast.Call, ast.Assign):
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "labels":
-                    yield node, value
-        elif isinstance(node, ast.Call):
-            if module.flow.name(node.func) == "dict" and (given := module.flow.call(node).keywords.get("labels")):
-                yield node, given
-        elif isinstance(node, ast.Assign):
-            if (place := column(module, node.targets[0])) is not None and place[1] == "labels":
-                yield node, node.value
-
-
-def _user(module: Module, function: ast.AST) -> ast.AST | None:
-    """The `map` or `from_generator` that a function is given to; a dataset's way to a row is used everywhere."""
-    if getattr(function, "name", None) == "__getitem__":
-        return module.tree
-    calls = [c for c in module.all_calls if c.method == "map" or c.named("datasets.*.from_generator")]
-    return next(
-        (c.node for c in calls if (a := c.argument(0, "function")) is not None and module.flow.function(a) is function),
-        None,
-    )
-
-
 def _mended(module: Module, call: Call) -> Changes:
-    tokenizer = call.argument(0, "tokenizer")
+    """The other collator in its place; nothing where a setting has no meaning for it."""
     function, name = call.node.func, "DataCollatorForSeq2Seq"
-    if tokenizer is None or not call.named("transformers.*"):
+    mlm = next((k for k in call.node.keywords if k.arg == "mlm"), None)
+    if mlm is None or not call.named("transformers.*") or not call.keywords.keys() <= KEPT:
         return ()
-    text = f"{name}({module.text_of(tokenizer)})"
+    padding = replace(module, mlm, "padding=True")
     if isinstance(function, ast.Attribute):
-        return replace(module, call.node, f"{module.text_of(function.value)}.{text}")
-    if not isinstance(function, ast.Name):
+        end = module.span(function)[1]
+        return (*padding, Change(end - len(function.attr), end, name))
+    imports = (
+        [b.node for b in module.scopes.reaching(function) if isinstance(b.node, ast.ImportFrom)]
+        if isinstance(function, ast.Name)
+        else []
+    )
+    if not imports:
         return ()
-    imports = [b.node for b in module.scopes.reaching(function) if isinstance(b.node, ast.ImportFrom)]
-    if not imports or module.flow.call_sites.get(name):
-        return replace(module, call.node, text) if imports else ()
+    changes = (*padding, *replace(module, function, name))
+    if name in {alias.name for alias in imports[0].names}:
+        return changes
     added = insert_after(module, imports[0], f"from transformers import {name}")
-    return (*added, *replace(module, call.node, text)) if added else ()
+    return (*added, *changes) if added else ()

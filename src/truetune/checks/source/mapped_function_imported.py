@@ -5,8 +5,8 @@ Looks for `dataset.map(function)` where the function is imported from a module t
 `load_from_cache_file` is not off.
 
 ## Why it is bad
-`datasets` hashes an imported function by its name. Edit the module, run again: the old rows come back, and the fix seems
-to do nothing.
+`datasets` hashes an imported function by its name. Edit the module, run again: the old rows come back, and the fix
+seems to do nothing.
 
 ## Example
 ```python

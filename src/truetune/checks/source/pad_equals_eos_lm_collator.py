@@ -3,8 +3,8 @@
 ## What it does
 It finds `pad = eos` in every spelling (attribute, id, `add_special_tokens`, `setattr`,
 `from_pretrained(pad_token=...)`) and what masks labels by id: transformers'
-`DataCollatorForLanguageModeling(mlm=False)`, or `labels[labels == pad_token_id] = -100`. It says nothing where TRL's
-own collator is used: that one masks by position.
+`DataCollatorForLanguageModeling(mlm=False)`, or `labels[labels == pad_token_id] = -100`. Where TRL's own collator is
+used, which masks by position, it is a note.
 
 ## Why it is bad
 Every label that equals pad becomes -100, the real EOS with it. The loss looks normal, and the model never stops.
@@ -58,14 +58,14 @@ class PadEqualsEosLmCollator(SourceRule):
         if not settings:
             return
         sinks = [*(call.node for call in lm_collators(module)), *masks_by_id(module)]
-        doubtful = [] if sinks else list(_unknown_collators(module))
+        doubtful = [] if sinks else [*_unknown_collators(module), *_by_position(module)]
         if not sinks and not doubtful:
             return
         for setting in settings:
             yield self.finding(
                 "pad is EOS, and labels that equal pad are masked: EOS is never learned, the model will not stop"
                 if sinks
-                else "pad is EOS, and the collator is not in this file: if it masks labels by id, EOS is never learned",
+                else "pad is EOS: nothing in this file masks labels by id; where something does, EOS is never learned",
                 "give the tokenizer a pad token of its own, or mask pads by position (attention_mask)",
                 severity=("warning" if setting.if_missing else "error") if sinks else "info",
                 evidence=[f"line {module.place(sink)[0]} masks by id" for sink in sinks[:3]]
@@ -73,6 +73,11 @@ class PadEqualsEosLmCollator(SourceRule):
                 cases=[at(module, setting.node), *(at(module, sink) for sink in (sinks or doubtful)[:2])],
                 fix=fix(module, mend(module, setting), safe=False) if sinks else None,
             )
+
+
+def _by_position(module: Module) -> Iterator[ast.expr]:
+    """TRL's trainers, which mask pads by position; the tokenizer that they save is used elsewhere too."""
+    yield from (call.node for call in module.calls("trl.SFTTrainer") if "data_collator" not in call.keywords)
 
 
 def _unknown_collators(module: Module) -> Iterator[ast.expr]:

@@ -54,16 +54,21 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
         given = call.argument(0, "special_tokens_dict")
         entries = module.flow.entries(given)[0] if given is not None else {}
         if "pad_token" in entries:
-            yield _made(module, node, entries["pad_token"], call.receiver)
+            yield _made(module, node, entries["pad_token"], call.receiver, entries.get("eos_token"))
     elif call.named("transformers.*Tokenizer*.from_pretrained") and "pad_token" in call.keywords:
-        yield _made(module, node, call.keywords["pad_token"], None)
+        yield _made(module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token"))
 
 
-def _made(module: Module, node: ast.AST, value: ast.expr, tokenizer: ast.expr | None) -> PadSetting:
+def _made(
+    module: Module, node: ast.AST, value: ast.expr, tokenizer: ast.expr | None, eos: ast.expr | None = None
+) -> PadSetting:
+    """`eos`: what EOS is set to in the same breath"""
     scopes = module.scopes
     tests = [parent.test for parent in module.parents(node) if isinstance(parent, ast.If)]
     missing = any(isinstance(n, ast.Attribute) and "pad_token" in n.attr for test in tests for n in ast.walk(test))
-    return PadSetting(node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), _is_eos(module, value), missing)
+    text = module.flow.value(value)
+    is_eos = _is_eos(module, value) or (isinstance(text, str) and eos is not None and text == module.flow.value(eos))
+    return PadSetting(node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing)
 
 
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:

@@ -1,11 +1,11 @@
-"""`model.state_dict` is replaced by an old recipe: the adapter is saved empty.
+"""`model.state_dict` is replaced by an old recipe, which filters the adapter twice.
 
 ## What it does
 It finds an assignment to the attribute `state_dict` of a model.
 
 ## Why it is bad
-peft filters the adapter's weights when it saves. Where `state_dict` filters them as well, nothing is left: a file of
-443 bytes, and inference equals the base model.
+peft filters the adapter's weights when it saves. With the releases of 2023 nothing was left: a file of 443 bytes, and
+inference equalled the base model. Today saving stops where `modules_to_save` is set, and no state can be loaded back.
 
 ## Example
 ```python
@@ -50,7 +50,7 @@ from truetune.source.module import Module
 
 class StateDictOverwritten(SourceRule):
     code = "TT714"
-    severity = "error"
+    severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -58,7 +58,7 @@ class StateDictOverwritten(SourceRule):
             target = node.targets[0]
             if isinstance(target, ast.Attribute) and target.attr == "state_dict" and _filters(module, node.value):
                 yield self.finding(
-                    "state_dict is replaced by one that filters the adapter, and peft filters again: the file is empty",
+                    "state_dict is replaced by one that filters the adapter, and peft filters again when it saves",
                     "remove the assignment; save_pretrained of a peft model saves the adapter alone",
                     cases=[at(module, node)],
                     fix=fix(module, delete_statement(module, node)),

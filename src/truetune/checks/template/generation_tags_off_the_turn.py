@@ -56,7 +56,9 @@ class GenerationTagsOffTheTurn(DataRule):
         if self.spec.mask_by != "generation-tags" or template is None or not template.has_generation_tags:
             return
         try:
-            (rendering,) = self.probes.renderings(chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single")
+            (rendering,) = self.probes.renderings(
+                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
+            )
         except (TemplateError, ValueError):
             return
         found = _tagged(self, template)

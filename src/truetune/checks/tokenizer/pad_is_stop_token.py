@@ -3,7 +3,8 @@
 ## What it does
 Compares the pad token with every token that ends a turn: the tokenizer's EOS, those of generation_config and config,
 and the one that the chat template writes. It counts the supervised tokens that are the pad token; where there are
-none, and only generation_config or config names it (as Qwen's do), it is a note.
+none, and only generation_config or config names it (as Qwen's do), it is a note; so it is where the settings are those
+of a stack that masks pads by their position (TRL, Axolotl, LLaMA-Factory). Without rows nothing is proved: a warning.
 
 ## Why it is bad
 Collators that mask by id (transformers' `DataCollatorForLanguageModeling` among them) give each label that equals the
@@ -41,6 +42,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.pads import good_pad
+from truetune.render.tokenizer import Stop
+from truetune.spec.run import Severity
 
 
 class PadIsStopToken(DataRule):
@@ -60,13 +63,23 @@ class PadIsStopToken(DataRule):
         if clash is None:
             return
         better, reason = good_pad(self.tokenizer, self.probes.stops)
-        ends_turns = self.masked or {"tokenizer", "template"} & set(clash.origins)
         yield self.finding(
             f"the pad token {clash.token} ({clash.id}) is also a stop token",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
-            severity="error" if ends_turns else "info",
-            evidence=[
-                f"{clash.token} ends turns by: {', '.join(clash.origins)}",
-                f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are masked by id",
-            ],
+            severity=self._severity(clash),
+            evidence=[f"{clash.token} ends turns by: {', '.join(clash.origins)}", *self._lost()],
         )
+
+    def _severity(self, clash: Stop) -> Severity:
+        """An error where labels are lost by it, as far as the stack and the rows are known."""
+        if self.spec.training.pads_masked_by == "position":
+            return "info"
+        if self.masked:
+            return "error"
+        return "warning" if {"tokenizer", "template"} & set(clash.origins) else "info"
+
+    def _lost(self) -> Iterator[str]:
+        if self.spec.training.pads_masked_by == "position":
+            yield "this stack masks pads by their position: no label is lost here"
+        elif self.supervised:
+            yield f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are masked by id"

@@ -69,6 +69,8 @@ class Draft:
     used: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     own_prompt: bool = False
+    missing: list[Place] = field(default_factory=list)
+    """Data sets that are not described"""
     odd: list[Place] = field(default_factory=list)
     """Keys inside of others that the stack does not know"""
 
@@ -149,6 +151,9 @@ class Draft:
             for key, value in self.values.items()
             if key in known and key not in self.used and value is not None and not key.endswith(SECRETS)
         }
+        if self.stack != "transformers":
+            by_id = self.stack == "llama-factory" and self.fields.get("training.method") == "pretrain"
+            self.fields["training.pads_masked_by"] = "id" if by_id else "position"
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
 
         def place(key: str) -> Place:
@@ -166,6 +171,7 @@ class Draft:
             limit=limit,
             own_prompt=self.own_prompt,
             renamed=tuple(Renamed(place(key), old[key]) for key in raw if key in old),
+            missing=tuple(self.missing),
             notes=tuple(self.notes),
         )
 

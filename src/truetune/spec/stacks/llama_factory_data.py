@@ -8,6 +8,7 @@ from typing import Any
 
 from truetune.errors import SpecError
 from truetune.spec import located
+from truetune.spec.config import Place
 from truetune.spec.run import Format
 from truetune.spec.stacks.datasets import Rows, give
 from truetune.spec.stacks.draft import Draft, names
@@ -51,7 +52,7 @@ def _rows(draft: Draft, name: str, key: str, info: Mapping[str, Any] | None, fol
         return Rows(name, ())
     about = info.get(name)
     if not isinstance(about, dict):
-        draft.notes.append(f"{draft.at(key)}: {folder / INFO} has no data set {name!r}, so LLaMA-Factory stops there")
+        draft.missing.append(draft.where.get(key, Place(draft.path, 1, key))._replace(key=name))
         return Rows(name, ())
     if any(hub in about for hub in HUBS):
         return Rows(name, ())

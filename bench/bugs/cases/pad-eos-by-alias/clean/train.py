@@ -1,12 +1,12 @@
 from datasets import load_dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
-NAME = "Qwen/Qwen2.5-0.5B"
+NAME = "meta-llama/Llama-3.1-8B"
 
 tokenizer = AutoTokenizer.from_pretrained(NAME)
 eos = tokenizer.eos_token
 if tokenizer.pad_token is None:
-    tokenizer.pad_token = "<|fim_pad|>"
+    tokenizer.pad_token = "<|finetune_right_pad_id|>"
 model = AutoModelForCausalLM.from_pretrained(NAME)
 rows = load_dataset("json", data_files="train.jsonl", split="train")
 

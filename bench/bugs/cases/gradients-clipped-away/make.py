@@ -1,8 +1,0 @@
-from pathlib import Path
-
-from bench.bugs.inputs.rows import questions
-from bench.bugs.inputs.tiny import encoded, fit
-
-
-def make(folder: Path, broken: bool, tokenizer: None) -> None:
-    fit(folder, encoded(questions(100)), max_steps=120, max_grad_norm=0.001 if broken else 10.0)

@@ -1,0 +1,59 @@
+"""Dropout stays on while log-probabilities are compared with the reference's.
+
+## What it does
+Finds preference training with `disable_dropout: false`.
+
+## Why it is bad
+Policy and reference are then two random models: margins are not 0 before the first step, rewards are noisy, and
+learning is slower. A model whose config has no dropout is not hurt.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/pairs
+  beta: 0.1
+  learning_rate: 5.0e-7
+  loss_type: sigmoid
+  disable_dropout: false
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/pairs
+  beta: 0.1
+  learning_rate: 5.0e-7
+  loss_type: sigmoid
+  disable_dropout: true
+```
+
+## Fix safety
+Safe: true is TRL's own default for preference training.
+
+## References
+- huggingface/trl#744, huggingface/trl#2042, hiyouga/LlamaFactory#10779, eric-mitchell/direct-preference-optimization#34
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.config.keys import at_place
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+
+
+class DropoutActiveInReference(ConfigRule):
+    code = "TT640"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        training, place = self.subject.spec.training, self.subject.places.get("training.disable_dropout")
+        if training.disable_dropout is False and place is not None and training.method != "sft":
+            yield self.finding(
+                f"disable_dropout is false in {training.method.upper()}: policy and reference are two random models",
+                "leave disable_dropout out, or set it to true",
+                cases=[at_place(place, "disable_dropout: false")],
+            )

@@ -1,0 +1,60 @@
+"""TRL is given no max_length, and rows are cut at 1,024 tokens.
+
+## What it does
+Finds supervised fine-tuning by TRL without `max_length` where the rows are not at hand to be counted; where they are,
+`sft-max-length-default-1024` counts them.
+
+## Why it is bad
+TRL cuts longer rows at 1,024 tokens without a word: answers end in mid-sentence, without their stop token.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  learning_rate: 2.0e-4
+  packing: false
+  completion_only_loss: false
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  learning_rate: 2.0e-4
+  packing: false
+  completion_only_loss: false
+  max_length: 4096
+```
+
+## Fix safety
+Safe: `max_length: 1024` says what happens today; `truetune check DATA -t TOKENIZER` counts what a limit cuts.
+
+## References
+- huggingface/trl#2400, unslothai/unsloth#3019, oumi-ai/oumi#70
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ConfigRule
+
+
+class LengthLeftToDefault(ConfigRule):
+    code = "TT642"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        old = any(renamed.now == "max_length" for renamed in config.renamed)
+        if config.stack != "trl" or config.spec.training.method != "sft" or config.limit != 1024 or old:
+            return
+        if "max_length" not in config.places and not config.spec.data and not config.spec.training.packing:
+            yield self.finding(
+                "no max_length is set: TRL cuts rows at its default of 1,024 tokens, without a word",
+                "set max_length to what the rows need",
+                cases=[Case("max_length: 1024 by default", file=config.path)],
+            )

@@ -1,0 +1,73 @@
+"""Metrics are computed from the logits of the whole evaluation set.
+
+## What it does
+Looks for a trainer of a causal model with `compute_metrics` and neither `preprocess_logits_for_metrics` nor
+`eval_accumulation_steps` nor `batch_eval_metrics`.
+
+## Why it is bad
+The logits of all rows are kept until the end: rows x length x vocabulary x 4 bytes. 500 rows of 1,024 tokens at a
+vocabulary of 150,000 are 300 GB: training fits, and the first evaluation runs out of memory.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, Trainer
+
+model = AutoModelForCausalLM.from_pretrained("model")
+trainer = Trainer(model=model, compute_metrics=lambda pred: {"n": len(pred.predictions)})
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, Trainer
+
+model = AutoModelForCausalLM.from_pretrained("model")
+trainer = Trainer(
+    model=model,
+    compute_metrics=lambda pred: {"n": len(pred.predictions)},
+    preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1),
+)
+```
+
+## Fix safety
+`compute_metrics` then gets what the function returns, and must not take the argmax again.
+
+## References
+- huggingface/transformers#12878, huggingface/transformers#15466, huggingface/transformers#27458, huggingface/trl#893
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.metrics_unshifted import CAUSAL
+from truetune.checks.source.places import at
+
+ELSEWHERE = ("eval_accumulation_steps", "batch_eval_metrics", "prediction_loss_only")
+
+
+class EvaluationKeepsAllLogits(SourceRule):
+    code = "TT756"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(name in module.text for name in ELSEWHERE):
+            return
+        if not any(call.named(*CAUSAL) for call in module.all_calls):
+            return
+        for call in module.calls("transformers.Trainer", "trl.SFTTrainer"):
+            given = call.keywords.get("compute_metrics")
+            if (
+                given is not None
+                and module.flow.value(given) is not None
+                and call.lacks("preprocess_logits_for_metrics")
+            ):
+                yield self.finding(
+                    "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
+                    "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), and take no argmax "
+                    "in compute_metrics",
+                    evidence=["they take rows x length x vocabulary x 4 bytes"],
+                    cases=[at(module, given)],
+                )

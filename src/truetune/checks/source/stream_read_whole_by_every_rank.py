@@ -1,0 +1,70 @@
+"""Every process reads the whole stream.
+
+## What it does
+Looks for a streaming data set in a `DataLoader` of a script that starts `torch.distributed` itself and neither splits
+the stream (`split_dataset_by_node`, `shard`) nor prepares the loader with accelerate.
+
+## Why it is bad
+A stream has no sampler: all processes train on the same rows. N GPUs give no more progress than one.
+
+## Example
+```python
+import torch
+from datasets import load_dataset
+from torch.utils.data import DataLoader
+
+torch.distributed.init_process_group("nccl")
+rows = load_dataset("parquet", data_files="*.parquet", split="train", streaming=True)
+loader = DataLoader(rows, batch_size=4)
+```
+
+## Use instead
+```python
+import torch
+from datasets import load_dataset
+from datasets.distributed import split_dataset_by_node
+from torch.utils.data import DataLoader
+
+torch.distributed.init_process_group("nccl")
+rows = load_dataset("parquet", data_files="*.parquet", split="train", streaming=True)
+rows = split_dataset_by_node(rows, torch.distributed.get_rank(), torch.distributed.get_world_size())
+loader = DataLoader(rows, batch_size=4)
+```
+
+## Fix safety
+Safe. The number of files should be a multiple of the number of processes, so that none reads files in vain.
+
+## References
+- huggingface/datasets#5360, huggingface/datasets#5961, huggingface/datasets#7854
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+
+SPLITS = re.compile(r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\(")
+
+
+class StreamReadWholeByEveryRank(SourceRule):
+    code = "TT758"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        several = any(call.named("torch.distributed.init_process_group") for call in module.all_calls)
+        if not several or SPLITS.search(module.text):
+            return
+        streams = any(module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls)
+        for call in module.calls("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"):
+            rows = call.argument(0, "dataset")
+            if streams and rows is not None and "dataset" in module.flow.kinds(rows) and call.lacks("sampler"):
+                yield self.finding(
+                    "every process reads the whole stream: all train on the same rows",
+                    "split it: datasets.distributed.split_dataset_by_node(rows, rank, world_size)",
+                    cases=[at(module, call.node)],
+                )

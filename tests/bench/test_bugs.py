@@ -1,0 +1,83 @@
+"""The bug bench: its cases are well formed, and those that are files are found, each by its own rule."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.bugs.case import LATER, Case, cases, inputs
+from bench.bugs.healthy import listed
+from bench.bugs.peers import peers
+from bench.bugs.run import Said, judged
+from tests.parts.families import BY_NAME
+from truetune.checks.catalogue import rules
+from truetune.cli import commands
+
+NAMES = {rule.name() for rule in rules()}
+OPEN = frozenset[str]()
+"""Cases that no rule finds yet"""
+STATIC = [case for case in cases() if case.static]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def said(case: Case, side: str, monkeypatch: pytest.MonkeyPatch) -> Said:
+    """What truetune says of a twin; without a process of its own, which takes longer."""
+    twins = inputs(case, None)
+    monkeypatch.chdir(getattr(twins, side))
+    arguments = [*twins.arguments(case, side), "--format", "json", "--quiet"]
+    result = CliRunner().invoke(commands, arguments, catch_exceptions=False)
+    return Said(tuple(json.loads(result.stdout)["findings"]), 0.0)
+
+
+def test_there_are_cases_enough() -> None:
+    assert sum(case.implemented for case in cases()) >= 90
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_a_case_says_what_it_is(case: Case) -> None:
+    assert case.fault.endswith(".")
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in case.threads)
+    assert set(case.families) <= set(BY_NAME)
+    assert set(case.rules) <= NAMES or case.name in OPEN
+    assert case.stage in LATER or case.static != (case.folder / "make.py").is_file()
+    assert ("{tokenizer}" in case.command or "/tokenizer" in case.command) == bool(case.families)
+
+
+@pytest.mark.parametrize("case", STATIC, ids=lambda case: case.name)
+def test_twins_are_alike(case: Case) -> None:
+    broken, clean, _ = inputs(case, None)
+    ours, theirs = files(broken), files(clean)
+    assert ours != theirs
+    assert sum(ours.get(name) != theirs.get(name) for name in ours.keys() | theirs.keys()) == 1
+
+
+@pytest.mark.parametrize("case", STATIC, ids=lambda case: case.name)
+def test_the_fault_is_found_and_the_twin_is_clean(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = judged(case, None, said(case, "broken", monkeypatch), said(case, "clean", monkeypatch))
+    assert result.alarms == ()
+    if case.name in OPEN:
+        assert result.verdict != "found", "found by now: take it out of OPEN"
+    else:
+        assert result.verdict == "found", result
+
+
+def test_peers_are_pinned() -> None:
+    known = {case.name for case in cases()}
+    for name, told in peers().items():
+        assert re.fullmatch(r"\d+(\.\d+)+", told["version"]), name
+        claimed = {case for run in told.get("runs", ()) for case in run["cases"] if "*" not in case}
+        assert claimed <= known, name
+
+
+def test_judgements_give_a_reason() -> None:
+    for entry in listed()["judged"]:
+        assert entry["because"].endswith(".")
+        assert entry["rule"] in NAMES
+        assert isinstance(entry["right"], bool)

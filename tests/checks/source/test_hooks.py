@@ -1,0 +1,124 @@
+"""The pre-commit hooks and the GitHub Action run what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.checks.source.scripts import TWICE
+
+ROOT = Path(__file__).parents[3]
+CLEAN = "print('nothing to see')\n"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A folder with the command `truetune` in it, as an installation makes it."""
+    folder = tmp_path / "truetune" / "bin"
+    folder.mkdir(parents=True)
+    script = folder / "truetune"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT / "src"}" exec "{sys.executable}" -m truetune "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+def hooks() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    return found
+
+
+@pytest.mark.parametrize("hook", hooks(), ids=lambda hook: hook["id"])
+def test_a_hook_runs(hook: dict[str, Any], command: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pre_commit")
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    environment = {
+        **os.environ,
+        "PATH": f"{command}{os.pathsep}{os.environ['PATH']}",
+        "PRE_COMMIT_HOME": str(tmp_path / "cache"),
+        "HOME": str(tmp_path),
+        "COLUMNS": "200",
+    }
+    local = {**hook, "language": "system"}
+    (repository / ".pre-commit-config.yaml").write_text(
+        yaml.safe_dump({"repos": [{"repo": "local", "hooks": [local]}]})
+    )
+    (repository / "clean.py").write_text(CLEAN)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+
+    run("git", "init", "-q")
+    run("git", "add", ".")
+    pre_commit = (sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose")
+    clean = run(*pre_commit)
+    assert clean.returncode == 0, clean.stdout + clean.stderr
+    (repository / "train.py").write_text(TWICE.replace("MODEL", "'m'") + "n = len(t.apply_chat_template([]))\n")
+    run("git", "add", ".")
+    dirty = run(*pre_commit)
+    assert dirty.returncode == 1
+    if "--fix" in hook["entry"]:
+        assert "files were modified" in dirty.stdout
+        run("git", "add", ".")
+        assert run(*pre_commit).returncode == 0
+    else:
+        assert "apply-chat-template-returns-dict" in dirty.stdout
+
+
+def test_hooks_are_valid() -> None:
+    validate = pytest.importorskip("pre_commit.clientlib")
+    validate.load_manifest(str(ROOT / ".pre-commit-hooks.yaml"))
+
+
+def action() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+    return found
+
+
+def test_the_action_is_whole() -> None:
+    made = action()
+    assert {"name", "description", "inputs", "runs"} <= made.keys()
+    assert made["runs"]["using"] == "composite"
+    given = set()
+    for step in made["runs"]["steps"]:
+        assert step["shell"] == "bash"
+        assert "${{" not in step["run"], "an input inside a command would be run as code"
+        given |= set(step["env"].values())
+    wanted = {f"${{{{ inputs.{name} }}}}" for name in made["inputs"]}
+    assert given == wanted | {"${{ github.action_path }}"}
+    assert all("default" in entry and "description" in entry for entry in made["inputs"].values())
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+def test_the_action_lints(command: Path, tmp_path: Path) -> None:
+    step = action()["runs"]["steps"][1]
+    work = tmp_path / "work"
+    work.mkdir()
+    lines = ("from transformers import AutoTokenizer", "t = AutoTokenizer.from_pretrained('x')")
+    (work / "train.py").write_text("\n".join([*lines, "n = len(t.apply_chat_template([]))"]) + "\n")
+
+    def run(**inputs: str) -> int:
+        defaults = {name: entry["default"] for name, entry in action()["inputs"].items()}
+        values = {f"${{{{ inputs.{name} }}}}": value for name, value in {**defaults, **inputs}.items()}
+        environment = {**os.environ, "RUNNER_TEMP": str(tmp_path)}
+        environment |= {key: values[value] for key, value in step["env"].items()}
+        done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=work, env=environment, capture_output=True)
+        return done.returncode
+
+    assert run() == 1
+    assert run(ignore="TT705 source-not-parsed", sarif="found.sarif") == 0
+    assert json.loads((work / "found.sarif").read_text())["runs"][0]["results"] == []
+    assert run(paths="train.py", select="TT705", sarif="found.sarif") == 1
+    assert len(json.loads((work / "found.sarif").read_text())["runs"][0]["results"]) == 1
+    assert run(paths="$(touch made) ; touch made") == 2
+    assert not (work / "made").exists()

@@ -1,0 +1,175 @@
+"""`truetune check PATH` finds out what a path is, and looks at all of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import save_file
+
+import truetune
+from tests.test_cli import truetune as command
+from truetune.checks.report import DataReport
+from truetune.demo import DATA, TOKENIZER
+from truetune.errors import UsageError
+
+TRL = {
+    "model_name_or_path": str(TOKENIZER), "dataset_name": str(DATA), "max_length": 512, "learning_rate": 2e-4,
+    "num_train_epochs": 3, "per_device_train_batch_size": 8, "completion_only_loss": False, "use_peft": True,
+}  # fmt: skip
+SCRIPT = """\
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(output_dir="out", max_length=512, learning_rate=2e-4, max_steps=100, warmup_steps=500)
+trainer = SFTTrainer(model="m", args=args)
+"""
+STATE = {
+    "global_step": 60, "max_steps": 60, "num_train_epochs": 1, "epoch": 1.0, "logging_steps": 1,
+    "log_history": [
+        {"step": i, "epoch": i / 60, "loss": 2.0, "grad_norm": 0.0, "learning_rate": 1e-4} for i in range(1, 61)
+    ],
+}  # fmt: skip
+
+
+def codes(report: truetune.Report) -> set[str]:
+    return {finding.code for finding in report.findings if finding.severity != "info"}
+
+
+def kinds(report: truetune.Report) -> list[str]:
+    return [subject.kind for subject in report.subjects]
+
+
+def write(path: Path, value: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else yaml.safe_dump(value), encoding="utf-8")
+    return path
+
+
+def test_settings_of_a_stack_bring_their_data(tmp_path: Path) -> None:
+    report = truetune.check(write(tmp_path / "sft.yaml", TRL))
+    assert isinstance(report, DataReport)
+    assert (report.rows, report.lengths.limit, kinds(report)) == (200, 512, ["TRL configuration"])
+    assert codes(report) == set()
+    broken = truetune.check(write(tmp_path / "broken.yaml", {**TRL, "warmup_steps": 5000}))
+    assert codes(broken) == {"TT604"}
+    place = broken.findings[0].cases[0]
+    assert (place.file, place.line) == (str(tmp_path / "broken.yaml"), 9)
+
+
+def test_what_is_not_here_is_said(tmp_path: Path) -> None:
+    report = truetune.check(write(tmp_path / "sft.yaml", {**TRL, "dataset_name": "acme/rows"}))
+    assert not isinstance(report, DataReport)
+    assert "no file of it is on this machine" in dict(report.subjects[0].facts)["data not looked at"]
+
+
+def test_a_script(tmp_path: Path) -> None:
+    report = truetune.check(write(tmp_path / "train.py", SCRIPT))
+    assert (kinds(report), codes(report)) == (["Python source"], {"TT604"})
+    assert report.findings[0].cases[0].line == 3
+
+
+def test_a_run_and_its_last_checkpoint(tmp_path: Path) -> None:
+    for step in (30, 60):
+        folder = tmp_path / "run" / f"checkpoint-{step}"
+        write(folder / "trainer_state.json", json.dumps(STATE))
+        write(folder / "adapter_config.json", json.dumps({"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}))
+        name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+        shapes = {"A": (2, 8), "B": (8, 2)}
+        save_file(
+            {name.format(part): np.ones(shape, np.float32) * (part == "A") for part, shape in shapes.items()},
+            folder / "adapter_model.safetensors",
+        )
+    report = truetune.check(tmp_path / "run")
+    assert kinds(report) == ["run log", "adapter"]
+    assert report.subjects[1].path.endswith("checkpoint-60")
+    assert {"TT903"} < codes(report)
+    assert any(code.startswith("TT8") for code in codes(report))
+
+
+def test_a_broken_tokenizer_beside_weights_keeps_nothing_else_back(tmp_path: Path) -> None:
+    shutil.copytree(TOKENIZER, tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
+    report = truetune.check([tmp_path / "model", write(tmp_path / "train.py", SCRIPT)])
+    assert {"TT604", "TT901"} <= codes(report)
+    with pytest.raises(truetune.errors.TokenizerError):
+        truetune.check(DATA, tmp_path / "model")
+
+
+def test_a_project_folder(tmp_path: Path) -> None:
+    write(tmp_path / "train.py", SCRIPT)
+    write(tmp_path / "sft.yaml", {**TRL, "dataset_name": "acme/rows", "warmup_steps": 10, "max_steps": 5})
+    shutil.copy(DATA, tmp_path / "chats.jsonl")
+    report = truetune.check(tmp_path)
+    assert len([f for f in report.findings if f.code == "TT604"]) == 2
+    assert "data" in kinds(report) or isinstance(report, DataReport)
+
+
+def test_nothing_that_is_known(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="empty folder"):
+        truetune.check(tmp_path)
+    write(tmp_path / "x.bin", "\0\1")
+    with pytest.raises(UsageError, match="binary file"):
+        truetune.check(tmp_path / "x.bin")
+    with pytest.raises(UsageError, match="no such file"):
+        truetune.check(tmp_path / "nowhere.yaml")
+
+
+def test_own_settings_from_file_folder_and_here(tmp_path: Path) -> None:
+    settings = {"data": str(DATA), "tokenizer": str(TOKENIZER), "max_length": 512,
+                "training": {"max_steps": 100, "warmup_steps": 500}}  # fmt: skip
+    write(tmp_path / "truetune.yaml", settings)
+    for arguments in ((), (".",), ("truetune.yaml",)):
+        done = command("check", *arguments, "--format", "json", cwd=tmp_path)
+        result = json.loads(done.stdout)
+        assert (done.returncode, result["rows"]) == (1, 200)
+        assert [finding["code"] for finding in result["findings"]] == ["TT604"]
+
+
+def test_settings_of_this_folder_do_not_reach_what_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "truetune.yaml", {"data": str(DATA), "tokenizer": str(TOKENIZER), "ignore": ["TT604"]})
+    write(tmp_path / "train.py", SCRIPT)
+    done = command("check", "train.py", "--format", "json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["findings"], "rows" in result) == (0, [], False)
+
+
+def test_a_report_without_rows_is_drawn_everywhere(tmp_path: Path) -> None:
+    write(tmp_path / "train.py", SCRIPT)
+    done = command("check", "train.py", "--html", "page.html", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "train.py:3" in done.stdout
+    assert "train.py:3" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    sarif = json.loads(command("check", "train.py", "--format", "sarif", cwd=tmp_path).stdout)
+    place = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("train.py", 3)
+
+
+def test_lint_prints_a_patch_or_mends(tmp_path: Path) -> None:
+    source = (
+        'from transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
+        "out = model.generate(ids, max_new_tokens=5, use_cache=False)\n"
+    )
+    write(tmp_path / "a.py", source)
+    done = command("lint", "--diff", "a.py", cwd=tmp_path)
+    assert done.stdout.startswith("--- a/a.py\n+++ b/a.py\n")
+    assert "would mend 1 in 1 of 1 files" in done.stderr
+    assert (tmp_path / "a.py").read_text() == source
+    assert command("lint", "--fix", "-q", "a.py", cwd=tmp_path).stdout == ""
+    assert "use_cache=True" in (tmp_path / "a.py").read_text()
+
+
+def test_plan_says_what_fits(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 128256,
+              "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+              "num_key_value_heads": 8, "dtype": "bfloat16"}  # fmt: skip
+    write(tmp_path / "config.json", json.dumps(config))
+    done = command("plan", tmp_path, "--gpu", "24GB", "--length", 2048, "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (1, "too large")
+    small = ("--set", "lora.r=16", "--set", "load_in=4", "--set", "per_device_train_batch_size=1",
+             "--set", "gradient_checkpointing=true")  # fmt: skip
+    assert command("plan", tmp_path, "--gpu", "24GB", "--length", 2048, *small).returncode == 0
+    assert command("plan", tmp_path, "--set", "lora").stderr == "truetune: error: --set lora: expected NAME=VALUE\n"

@@ -1,0 +1,68 @@
+"""Settings in scripts, as a Config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.source.modules import module
+from truetune.source.config import config_of_source, configs_of_source
+
+SCRIPT = """
+import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+
+LENGTH = 2 * 1024
+common = dict(per_device_train_batch_size=4)
+common["gradient_accumulation_steps"] = 8
+tokenizer = AutoTokenizer.from_pretrained("some/tokenizer")
+model = AutoModelForCausalLM.from_pretrained(
+    "some/model", dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True)
+)
+args = SFTConfig(
+    "out",
+    learning_rate=2e-4,
+    max_length=LENGTH,
+    seed=somewhere(),
+    **common,
+)
+trainer = SFTTrainer(model, args, peft_config=LoraConfig(r=16, target_modules=["q_proj"]))
+trainer.train(resume_from_checkpoint=True)
+"""
+
+
+def test_a_script_is_a_config() -> None:
+    config = config_of_source(module(SCRIPT))
+    assert config is not None
+    training = config.spec.training
+    assert (training.learning_rate, training.per_device_train_batch_size) == (2e-4, 4)
+    assert (training.gradient_accumulation_steps, config.limit) == (8, 2048)
+    assert training.lora is not None
+    assert (training.lora.r, training.load_in, training.dtype) == (16, 4, "bfloat16")
+    assert (training.method, training.resume_from_checkpoint) == ("sft", True)
+    place = config.places["training.learning_rate"]
+    assert (place.file, place.line, place.column) == ("train.py", 16, 19)
+
+
+def test_several_and_none() -> None:
+    text = "from trl import SFTConfig\nSFTConfig('a', learning_rate=1e-4)\nSFTConfig('b', learning_rate=2e-4)\n"
+    made = module(text)
+    assert [c.spec.training.learning_rate for c in configs_of_source(made)] == [1e-4, 2e-4]
+    assert config_of_source(made) is None
+    assert config_of_source(module("x = 1\n")) is None
+
+
+def test_an_adapter_that_is_not_known_is_an_adapter() -> None:
+    text = "from peft import PromptTuningConfig, get_peft_model\nfrom transformers import TrainingArguments\n"
+    text += "m = get_peft_model(m, PromptTuningConfig())\nTrainingArguments('out', learning_rate=1.0)\n"
+    config = config_of_source(module(text))
+    assert config is not None
+    assert config.spec.training.lora is not None
+
+
+def test_names_of_files_stay_files(tmp_path: Path) -> None:
+    text = "from transformers import TrainingArguments as T\nT(output_dir=f'{x}/out', bf16=cond, num_train_epochs=3)\n"
+    config = config_of_source(module(text, str(tmp_path / "x.py")))
+    assert config is not None
+    assert (config.spec.training.bf16, config.spec.training.num_train_epochs) == (None, 3)
