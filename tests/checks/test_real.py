@@ -85,7 +85,7 @@ def test_pad_is_stop_token(family: str, pad: str, tmp_path: Path) -> None:
     folder = edited(family, tmp_path / "t", tokenizer_config={"pad_token": pad})
     report = truetune.check(data=CHATS, tokenizer=folder, select="pad-is-stop-token")
     (finding,) = report.findings
-    assert finding.severity == "error"
+    assert finding.severity == ("warning" if family == "gemma3" else "error"), "no row of Gemma 3 ends with <eos>"
     good = {"qwen3": "<|endoftext|>", "llama3.1-instruct": "<|finetune_right_pad_id|>", "mistral-7b-v0.3": "<unk>",
             "gemma3": "<pad>"}  # fmt: skip
     assert good[family] in finding.remedy or family == "qwen3"

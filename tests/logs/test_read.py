@@ -309,3 +309,37 @@ def test_an_offline_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_names(name: str, ours: str) -> None:
     assert canonical(name) == ours
+
+
+def test_the_mean_of_a_run_is_no_loss(tmp_path: Path) -> None:
+    """transformers writes it to TensorBoard and W&B as train/train_loss at the last step."""
+    raw = [event(step, "train/loss", 2 - step / 10) for step in range(1, 6)]
+    log = read_bytes(b"".join([*raw, event(5, "train/train_loss", 1.7)]), tmp_path)
+    assert np.allclose(log.curve("loss").value, [1.9, 1.8, 1.7, 1.6, 1.5])
+    assert log.number("train_loss") == pytest.approx(1.7)
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"_step": 1, "train/loss": 2.0}\n{"_step": 2, "train/train_loss": 9, "train/train_runtime": 3}\n')
+    assert read_run(path).curve("loss").value.tolist() == [2.0]
+    path.write_text('{"step": 1, "train/train_loss": 2.0}\n{"step": 2, "train/train_loss": 1.5}\n')
+    assert read_run(path).curve("loss").value.tolist() == [2.0, 1.5]
+
+
+def test_a_folder_whose_own_state_is_older_than_its_checkpoints(tmp_path: Path) -> None:
+    state(tmp_path, json.dumps({"global_step": 20, "log_history": [{"step": 20, "loss": 3.0}]}))
+    state(tmp_path / "checkpoint-50", json.dumps({"global_step": 50, "log_history": [{"step": 50, "loss": 1.0}]}))
+    assert read_run(tmp_path).last_step == 50
+
+
+def test_what_stands_twice_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "loss": 2.0}\n' * 3)
+    assert read_run(path).notes == ("losses at a step that has another: the last is taken (2 times)",)
+    table = tmp_path / "log.csv"
+    table.write_text("step,loss,loss\n1,2.0,3.0\n")
+    assert "columns of one name" in read_run(table).notes[0]
+
+
+def test_endless_words_and_records_take_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("step 1 | loss:2.5\nstep 2 | " + "a" * 500_000 + "\n")
+    assert read_run(path).curve("loss").value.tolist() == [2.5]

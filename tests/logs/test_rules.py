@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.logs.faults import FAULTS, found_in, spoiled
 from tests.logs.healthy import State, healthy
 from truetune.checks.catalogue import rules
 from truetune.logs.builder import Builder
-from truetune.logs.log import RunLog
+from truetune.logs.log import DataFacts, RunLog
 from truetune.logs.read import read_run
 from truetune.logs.records import read_state
 
@@ -119,3 +120,81 @@ def test_faults_in_healthy_runs_are_found(name: str) -> None:
     runs = [found_in(log_of(state)) for seed in range(40) if (state := spoiled(seed, fault)) is not None]
     assert len(runs) > 5
     assert sum(rule in run for run in runs) > 0.6 * len(runs)
+
+
+@pytest.mark.parametrize("name", ["brier_score", "ter_score", "score", "window_overlap"])
+def test_a_metric_of_no_known_or_of_falling_kind_is_right_at_its_lowest(name: str) -> None:
+    records = [{"step": i, f"eval_{name}": 1 / i} for i in (10, 20, 30)]
+    assert not found(log_of({"log_history": records, "best_metric": 1 / 30, "best_global_step": 30}))
+
+
+def test_a_trial_of_few_steps_and_a_rate_that_was_reached_are_left_alone() -> None:
+    records = [{"step": i, "loss": 2.0, "learning_rate": (i - 1) * 1.5e-3} for i in (1, 2, 3)]
+    assert not found(log_of({"max_steps": 3, "log_history": records}))
+    records = [{"step": i, "loss": 2.0, "learning_rate": i * 1e-6} for i in range(1, 41)]
+    assert not found(log_of({"max_steps": 40, "learning_rate": 4e-5, "log_history": records}))
+
+
+def test_losses_of_a_regression_are_not_those_of_tokens(tmp_path: Path) -> None:
+    records = [{"step": i, "loss": 416.0 - 5 * i} for i in range(1, 60)]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": records}))
+    assert found(read_run(tmp_path))["loss-above-uniform"].severity == "warning"
+    config = {"vocab_size": 200, "architectures": ["BertForSequenceClassification"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert not found(read_run(tmp_path))
+
+
+def test_small_batches_of_short_answers() -> None:
+    """One target a batch: wrong answers cost much, right ones nothing, and no loss is near its level."""
+    rng = np.random.default_rng(0)
+    easy = np.exp(rng.normal(-3 - np.arange(400) / 100, 0.5))
+    wrong = rng.random(400) < 0.08
+    losses = np.where(wrong, rng.uniform(1, 3, 400), easy)
+    losses[0] = 2.0
+    records = [
+        {"step": i + 1, "loss": float(loss), "grad_norm": float(10 * loss), "epoch": (i + 1) / 400}
+        for i, loss in enumerate(losses)
+    ]
+    assert not found(log_of({"log_history": records}))
+    for seed in range(20):
+        noise = np.random.default_rng(seed).exponential(0.7, 200)
+        assert not found(log_of({"log_history": [{"step": i + 1, "loss": float(v)} for i, v in enumerate(noise)]})), (
+            seed
+        )
+
+
+def test_a_shortcut_needs_answers_that_differ() -> None:
+    losses = np.interp(np.arange(100), [0, 20, 40, 99], [5.0, 0.5, 0.002, 0.001])
+    state = {"log_history": [{"step": i + 1, "loss": float(v), "epoch": i / 101} for i, v in enumerate(losses)]}
+    assert "few answers" in found(log_of(state))["shortcut-loss"].message
+    facts = {"rows": 1000, "examples": 1000, "supervised": 2000, "unigram": 3.0, "commonest": 0.1}
+    for answer, expected in ((2.0 / 2, False), (6.9 / 2, True)):
+        log = replace(log_of(state), data=DataFacts(answer=answer, **facts))
+        assert ("shortcut-loss" in found(log)) == expected
+
+
+def test_packing_makes_more_rows_of_the_same_tokens() -> None:
+    records = [{"step": i, "loss": 2.0, "epoch": i / 50, "num_tokens": 256.0 * i} for i in range(1, 51)]
+    log = log_of({"log_history": records, "train_batch_size": 4})
+    facts = {"rows": 6, "examples": 6, "unigram": 5.0, "answer": 3.0, "commonest": 0.1}
+    assert not found(replace(log, data=DataFacts(supervised=12_000, **facts)))
+    assert found(replace(log, data=DataFacts(supervised=500, **facts)))["epochs-against-rows"].severity == "warning"
+
+
+def test_a_norm_that_is_not_measured_and_margins_of_a_small_beta() -> None:
+    records = [{"step": i, "loss": 4 - i / 30, "grad_norm": 0.0} for i in range(60)]
+    assert not found(log_of({"log_history": records}))
+    x = np.arange(60) / 60
+    records = [
+        {"step": i, "loss": 0.693 - 0.004 * v, "rewards/margins": 0.008 * v, "rewards/accuracies": 0.5 + 0.4 * v}
+        for i, v in enumerate(x.tolist())
+    ]
+    assert not found(log_of({"log_history": records}))
+
+
+def test_cyclic_rates_and_a_warm_up_with_no_known_end() -> None:
+    rate = np.abs((np.arange(160) % 40) - 20) / 20 * 1e-3
+    records = [{"step": i + 1, "loss": 4 - i / 60, "learning_rate": float(r)} for i, r in enumerate(rate)]
+    assert not found(log_of({"log_history": records}))
+    records = [{"step": i, "loss": 4 - i / 60, "learning_rate": i * 1e-6} for i in range(1, 40)]
+    assert found(log_of({"log_history": records}))["learning-rate-never-peaked"].severity == "info"

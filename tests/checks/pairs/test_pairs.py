@@ -387,3 +387,13 @@ def test_strings_on_a_chat_model(tmp_path: Path) -> None:
     (finding,) = truetune.check(data=str(path), tokenizer=folder, select=select).findings
     assert finding.message.startswith("3 of 3 preference pairs")
     assert "chosen and rejected" in finding.remedy
+
+
+def test_pairs_whose_prompt_fills_the_limit(found: Found) -> None:
+    rows = [{**row, "prompt": "Is it open? " * 2_000} for row in plain(20)]
+    assert found(list(map(conversational, rows)))["preference-pairs-identical"].severity == "error"
+
+
+def test_pairs_that_are_about_refusing(found: Found) -> None:
+    rows = [{**row, "chosen": REFUSAL} for row in plain(40)]
+    assert "preference-pairs-swapped" not in found(list(map(conversational, rows)))

@@ -218,15 +218,78 @@ for i, batch in enumerate(loader):
         scheduler.step()
 shown = scheduler.get_last_lr()[0]
 """
+UNCLEARED = """
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained(MODEL)
+opt = torch.optim.SGD(model.parameters(), lr=0.0)
+norms = []
+for _ in range(2):
+    ids = torch.tensor([[1, 6, 7, 8]])
+    model(input_ids=ids, labels=ids).loss.backward()
+    norms.append(model.lm_head.weight.grad.norm().item())
+    opt.step()  # no rate: the same gradients again
+shown = round(norms[1] / norms[0])
+"""
+LABELS_PADDED = """
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained(MODEL)
+tok.pad_token = "<pad>"
+labels = [torch.tensor([6, 7]), torch.tensor([6])]
+labels = pad_sequence(labels, batch_first=True, padding_value=tok.pad_token_id)  # to the right
+shown = labels[1, 1].item()
+"""
+UNMASKED = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained(MODEL, padding_side="left")
+tok.pad_token = "<pad>"
+model = AutoModelForCausalLM.from_pretrained(MODEL)
+seen, forward = [], model.forward
+
+
+def watched(*args, **kwargs):
+    mask = kwargs.get("attention_mask")
+    seen.append(None if mask is None else int(mask[1, 0]))
+    return forward(*args, **kwargs)
+
+
+model.forward = watched
+enc = tok(["a b c", "a"], return_tensors="pt", padding=True)
+model.generate(enc["input_ids"], max_new_tokens=1, pad_token_id=None)
+shown = seen[0] == 0
+"""
+DROPPED = """
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = get_peft_model(AutoModelForCausalLM.from_pretrained(MODEL), LoraConfig(target_modules=["q_proj"]))
+model.merge_and_unload()  # into the base
+shown = type(model).__name__
+"""
 SCRIPTS = (
     Script("pad-equals-eos-lm-collator", False, (False, True), (True, True), PAD),
     Script("lm-collator-overwrites-labels", False, False, True, OVERWRITTEN),
     Script("rendered-text-tokenized-again", True, True, False, TWICE),
     Script("apply-chat-template-returns-dict", True, False, True, DICTIONARY),
-    Script("custom-loss-breaks-gradient-accumulation", True, 4.0, 1.0,
-           TRAINER.replace("PARAMETERS", "self, model, inputs, return_outputs=False, **kwargs")),
-    Script("custom-loss-breaks-gradient-accumulation", True, "TypeError", 1.0,
-           TRAINER.replace("PARAMETERS", "self, model, inputs, return_outputs=False")),
+    Script(
+        "custom-loss-breaks-gradient-accumulation",
+        True,
+        4.0,
+        1.0,
+        TRAINER.replace("PARAMETERS", "self, model, inputs, return_outputs=False, **kwargs"),
+    ),
+    Script(
+        "custom-loss-breaks-gradient-accumulation",
+        True,
+        "TypeError",
+        1.0,
+        TRAINER.replace("PARAMETERS", "self, model, inputs, return_outputs=False"),
+    ),
     Script("remove-unused-columns-drops-input", False, False, True, COLUMNS),
     Script("adapter-loaded-frozen", True, 0, 4, FROZEN),
     Script("lora-target-names-joined", True, 2, 6, JOINED),
@@ -235,4 +298,8 @@ SCRIPTS = (
     Script("labels-copy-input-ids", True, 2, 0, TENSORS),
     Script("lr-scheduler-stepped-per-process", True, [1.0], [1.0], PROCESSES),
     Script("scheduler-length-miscounted", False, 0.75, 0.0, ACCUMULATED),
-)  # fmt: skip
+    Script("gradients-never-cleared", True, 2, 1, UNCLEARED),
+    Script("labels-padded-with-pad-token", True, 3, -100, LABELS_PADDED),
+    Script("generation-without-attention-mask", True, False, True, UNMASKED),
+    Script("merge-result-dropped", True, "PeftModel", "LlamaForCausalLM", DROPPED),
+)

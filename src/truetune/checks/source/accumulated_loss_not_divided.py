@@ -55,6 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
 from truetune.source.module import Module
 
 
@@ -64,12 +65,10 @@ class AccumulatedLossNotDivided(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.methods("step"):
-            if call.receiver is None or "optimizer" not in module.flow.kinds(call.receiver):
-                continue
+        for call, _ in steps(module):
             loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
             count = _every(module, call.node, loop) if loop is not None else None
-            if loop is None or count is None or "accumulate(" in module.text:
+            if loop is None or count in (None, "1") or "accumulate(" in module.text or _accelerator_divides(module):
                 continue
             backward = next((n for n in ast.walk(loop) if is_backward(n) and not _inside(module, n, call.node)), None)
             if backward is not None and not _divided(loop, count):
@@ -90,6 +89,23 @@ def _every(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
                     return ast.unparse(part.right)
     return None
+
+
+def steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
+    for call in module.methods("step"):
+        for given in (call.receiver, *call.args[:1]):
+            if given is not None and "optimizer" in module.flow.kinds(given):
+                yield call, given
+
+
+def _accelerator_divides(module: Module) -> bool:
+    """Is an accelerator told the number? Then its `backward` divides."""
+    made = module.calls("accelerate.Accelerator")
+    return any(
+        not call.lacks("gradient_accumulation_steps") or "gradient_accumulation_plugin" in call.keywords
+        for call in made
+    )
 
 
 def is_backward(node: ast.AST) -> bool:

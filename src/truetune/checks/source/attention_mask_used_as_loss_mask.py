@@ -67,4 +67,4 @@ class AttentionMaskUsedAsLossMask(SourceRule):
 
 def _is_mask(node: ast.expr) -> bool:
     name = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
-    return name == "attention_mask" or ast.unparse(node).endswith("attention_mask")
+    return name == "attention_mask" or ast.unparse(node).split(".")[-1] in ("attention_mask", "attn_mask")

@@ -37,6 +37,7 @@ copy does as well.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
@@ -54,6 +55,8 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        if "Accelerator" in module.text and re.search("fsdp|deepspeed|fully_?sharded", module.text, re.IGNORECASE):
+            return
         for call in module.calls("torch.optim.AdamW", "torch.optim.Adam"):
             given, rate = call.argument(0, "params"), module.flow.value(call.argument(1, "lr"))
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):

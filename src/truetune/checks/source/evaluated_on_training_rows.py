@@ -42,7 +42,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 
-PART = ("select", "take", "shuffle", "shard")
+ALL = ("map", "shuffle", "with_format", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast")
+"""What gives every row again"""
+PART = ("select", "take", "shard", "filter", "skip")
 """What gives rows that stay in the data set"""
 
 
@@ -56,8 +58,8 @@ class EvaluatedOnTrainingRows(SourceRule):
             train, held = call.keywords.get("train_dataset"), call.keywords.get("eval_dataset")
             if train is None or held is None:
                 continue
-            source = _whole(module, train)
-            if source is not None and source in (_whole(module, held), _part_of(module, held)):
+            train, held = _given(train), _given(held)
+            if _same(train, held) or _same(_source(module, train, ALL), _source(module, held, ALL + PART)):
                 yield self.finding(
                     "the evaluation rows are training rows",
                     "split them off first: dataset.train_test_split(...), and train on the rest",
@@ -65,17 +67,37 @@ class EvaluatedOnTrainingRows(SourceRule):
                 )
 
 
-def _whole(module: Module, node: ast.expr) -> ast.AST | None:
-    """The one expression that made a data set; None where several could, it is no call, or a function's own."""
-    origins = module.flow.origins(node)
-    made = origins[0].node if len(origins) == 1 and not origins[0].path and not origins[0].element else None
-    same = made is not None and module.scopes.of.get(made) is module.scopes.of.get(node)
-    return made if same and isinstance(made, ast.Call) else None
+def _given(node: ast.expr) -> ast.expr:
+    """Without `... if asked for else None`."""
+    while isinstance(node, ast.IfExp):
+        bare = [n for n in (node.body, node.orelse) if not (isinstance(n, ast.Constant) and n.value is None)]
+        if len(bare) != 1:
+            return node
+        node = bare[0]
+    return node
 
 
-def _part_of(module: Module, node: ast.expr) -> ast.AST | None:
-    """The data set that these rows were selected from."""
-    made = _whole(module, node)
-    while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in PART:
-        made = _whole(module, made.func.value)
-    return made
+def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
+    """One expression; or two of the same words, such as `rows["train"]`, that call nothing."""
+    if one is None or other is None:
+        return False
+    plain = not isinstance(one, ast.Constant) and not any(isinstance(node, ast.Call) for node in ast.walk(one))
+    return one is other or (plain and ast.dump(one) == ast.dump(other))
+
+
+def _source(module: Module, node: ast.expr, through: tuple[str, ...]) -> ast.expr | None:
+    """The one expression, in the function that asks, that a data set comes from; None where several could."""
+    scope = module.scopes.of.get(node)
+    while True:
+        node = _given(node)
+        origins = [o for o in module.flow.origins(node) if not _is_none(o.node)]
+        made = origins[0].node if len(origins) == 1 and not origins[0].path and not origins[0].element else None
+        if not isinstance(made, (ast.Call, ast.Subscript)) or module.scopes.of.get(made) is not scope:
+            return None
+        if isinstance(made, ast.Subscript) or not isinstance(made.func, ast.Attribute) or made.func.attr not in through:
+            return made
+        node = made.func.value
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

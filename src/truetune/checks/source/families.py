@@ -10,6 +10,15 @@ PLAIN = ("qwen", "deepseek", "gpt-oss", "gpt2", "phi-3", "phi-4", "smollm")
 """Families whose tokenizers add no special tokens by themselves: `encode("hello")` is the same with and without them
 (read from the tokenizers of 14 of their releases)."""
 
+NO_BOS = ("tinyllama", "zephyr")
+"""Families whose tokenizers add BOS and whose templates write none: rendered text wants it added"""
+
+
+def template_writes_no_bos(module: Module, tokenizer: ast.expr | None) -> bool:
+    """Is it known from the model's name that the template leaves BOS to the tokenizer?"""
+    names = _names(module, tokenizer)
+    return bool(names) and all(any(family in name.lower() for family in NO_BOS) for name in names)
+
 
 def adds_nothing(module: Module, tokenizer: ast.expr | None) -> bool:
     """Is it known from the model's name that this tokenizer adds no BOS?"""

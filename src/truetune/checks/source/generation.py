@@ -34,6 +34,13 @@ def is_causal(module: Module, model: ast.expr) -> bool:
     return any("CausalLM" in ast.unparse(node.func) for node in made if isinstance(node, ast.Call))
 
 
+def encodes_apart(module: Module) -> bool:
+    """Are only models with an encoder of their own loaded here? Those take pads on the right."""
+    names = [name for call in module.all_calls for name in call.names]
+    apart = any(part in name for name in names for part in ("Seq2Seq", "ConditionalGeneration", "EncoderDecoder"))
+    return apart and not any("CausalLM" in name for name in names)
+
+
 def ids_of(call: Call) -> ast.expr | None:
     """The ids that `generate` is given as such."""
     return call.argument(0, "inputs") or call.keywords.get("input_ids")
@@ -42,15 +49,17 @@ def ids_of(call: Call) -> ast.expr | None:
 def lacks(module: Module, call: Call, name: str) -> bool:
     """Is this argument certainly not given, where `**` spreads nothing but encodings?"""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    unknown = call.open and not (spread and all(_is_encoding(module, value) for value in spread))
+    unknown = call.open and not (spread and all(any(encodings(module, value)) for value in spread))
     return not unknown and name not in call.keywords
 
 
-def _is_encoding(module: Module, value: ast.expr) -> bool:
-    return "encoding" in module.flow.kinds(_bare(value)) or any(
-        isinstance(o.node, ast.expr) and "encoding" in module.flow.kinds(_bare(o.node))
-        for o in module.flow.origins(value)
-    )
+def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
+    """The calls of a tokenizer, or of its chat template, that made a dictionary of ids and masks."""
+    for origin in module.flow.origins(_bare(value)):
+        bare = _bare(origin.node) if isinstance(origin.node, ast.expr) else origin.node
+        for source in module.flow.origins(bare):
+            if isinstance(source.node, ast.Call) and module.flow.kinds(source.node) & {"encoding", "chat"}:
+                yield module.flow.call(source.node)
 
 
 def padded(module: Module, ids: ast.expr) -> Encoded | None:
@@ -59,11 +68,8 @@ def padded(module: Module, ids: ast.expr) -> Encoded | None:
         inner = _bare(origin.node) if isinstance(origin.node, ast.expr) else None
         if not isinstance(inner, (ast.Attribute, ast.Subscript)) or _part(inner) != "input_ids":
             continue
-        for source in module.flow.origins(inner.value):
-            node = _bare(source.node) if isinstance(source.node, ast.expr) else source.node
-            if isinstance(node, ast.Call) and "encoding" in module.flow.kinds(node):
-                call = module.flow.call(node)
-                return Encoded(call, pads(module, call), module.text_of(ids).count("input_ids") == 1)
+        for call in encodings(module, inner.value):
+            return Encoded(call, pads(module, call), module.text_of(ids).count("input_ids") == 1)
     return None
 
 

@@ -49,9 +49,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.accumulated_loss_not_divided import is_backward, steps
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import insert_after
+
+CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 
 
 class GradientsNeverCleared(SourceRule):
@@ -60,15 +62,13 @@ class GradientsNeverCleared(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if "zero_grad" in module.text or ".grad = None" in module.text:
+        if any(words in module.text for words in CLEARED):
             return
-        for call in module.methods("step"):
-            if call.receiver is None or "optimizer" not in module.flow.kinds(call.receiver):
-                continue
+        for call, optimizer in steps(module):
             loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
             statement = module.statement(call.node)
             if loop is not None and statement is not None and any(map(is_backward, ast.walk(loop))):
-                name = module.text_of(call.receiver)
+                name = module.text_of(optimizer)
                 yield self.finding(
                     f"{name} steps in a loop, and nothing clears the gradients",
                     f"call {name}.zero_grad() after each step",

@@ -50,6 +50,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import replace
 
+MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
+"""Words of a script that masks labels, or has its own loss"""
+
 
 class LabelsPaddedWithPadToken(SourceRule):
     code = "TT753"
@@ -61,7 +64,7 @@ class LabelsPaddedWithPadToken(SourceRule):
             rows, filler = call.argument(0, "sequences"), call.argument(2, "padding_value")
             if rows is None or filler is None or "label" not in ast.unparse(rows).lower():
                 continue
-            if "pad_token_id" in ast.unparse(filler) and "-100" not in module.text:
+            if "pad_token_id" in ast.unparse(filler) and not any(words in module.text for words in MASKED):
                 yield self.finding(
                     "labels are padded with the pad token's id: pads are supervised",
                     "pad labels with -100",

@@ -1,7 +1,7 @@
 """The model that merge_and_unload returns is thrown away.
 
 ## What it does
-Looks for `model.merge_and_unload()` as a statement of its own.
+Looks for `model.merge_and_unload()` as a statement of its own, where the wrapper is used again after it.
 
 ## Why it is bad
 It returns the merged model; the name still holds the wrapper around it. What is saved or served afterwards is not what
@@ -41,6 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import replace
+from truetune.source.module import Module
 
 
 class MergeResultDropped(SourceRule):
@@ -52,6 +53,8 @@ class MergeResultDropped(SourceRule):
         for call in module.methods("merge_and_unload"):
             if not isinstance(module.scopes.parent[call.node], ast.Expr) or call.receiver is None:
                 continue
+            if isinstance(call.receiver, ast.Name) and not _used_after(module, call.receiver):
+                continue
             name = module.text_of(call.receiver)
             kept = f"{name} = {module.text_of(call.node)}"
             simple = isinstance(call.receiver, (ast.Name, ast.Attribute))
@@ -61,3 +64,9 @@ class MergeResultDropped(SourceRule):
                 cases=[at(module, call.node)],
                 fix=fix(module, replace(module, call.node, kept)) if simple else None,
             )
+
+
+def _used_after(module: Module, name: ast.Name) -> bool:
+    """Is the wrapper used again? The base under it is merged in place, and may be what is saved."""
+    line = module.place(name)[0]
+    return any(node.id == name.id and module.place(node)[0] > line for node in module.nodes(ast.Name))

@@ -56,13 +56,20 @@ class ModelLeftInTrainingMode(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(module.methods("eval")):
+        if any(module.methods("eval")) or any(call.args or call.keywords for call in module.methods("train")):
             return
         switched = next((call for call in module.methods("train") if _is_model(module, call)), None)
         if switched is None:
             return
         line = switched.node.lineno
-        used = next((call for call in module.all_calls if call.node.lineno > line and _evaluates(module, call)), None)
+        used = next(
+            (
+                call
+                for call in module.all_calls
+                if call.node.lineno > line and _evaluates(module, call) and _of(module, call) & _of(module, switched)
+            ),
+            None,
+        )
         if used is not None:
             yield self.finding(
                 "the model is used for evaluation in training mode: dropout is on",
@@ -73,6 +80,12 @@ class ModelLeftInTrainingMode(SourceRule):
 
 def _is_model(module: Module, call: Call) -> bool:
     return call.receiver is not None and "model" in module.flow.kinds(call.receiver) and not call.args
+
+
+def _of(module: Module, call: Call) -> set[ast.AST]:
+    """What made the model that is called, or whose method is."""
+    model = call.receiver if call.method in ("train", "generate") else call.node.func
+    return {origin.node for origin in module.flow.origins(model)} if model is not None else set()
 
 
 def _evaluates(module: Module, call: Call) -> bool:

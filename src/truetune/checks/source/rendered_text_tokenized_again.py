@@ -2,10 +2,11 @@
 
 ## What it does
 It follows the text that `apply_chat_template(..., tokenize=False)` returns into a call of a tokenizer that does not say
-`add_special_tokens=False`. It is silent where the model's name says that its tokenizer adds none (Qwen, Phi-3, ...).
+`add_special_tokens=False`. It is silent where the model's name says that its tokenizer adds none (Qwen, Phi-3, ...),
+and a note without a fix where its template is known to write no BOS (TinyLlama, Zephyr).
 
 ## Why it is bad
-The template writes BOS and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
+Most templates write BOS, and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
 
 ## Example
 ```python
@@ -26,7 +27,8 @@ ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 ```
 
 ## Fix safety
-Safe: a template writes the special tokens that the model wants. Where the tokenizer adds none, nothing changes.
+Safe where the template writes the special tokens that the model wants, as nearly all do. Where the
+tokenizer adds none, nothing changes.
 
 ## References
 - huggingface/trl#1400, OpenRLHF/OpenRLHF#393, vllm-project/vllm#2012, LiveCodeBench/LiveCodeBench#146
@@ -39,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import adds_nothing
+from truetune.checks.source.families import adds_nothing, template_writes_no_bos
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
@@ -60,14 +62,24 @@ class RenderedTextTokenizedAgain(SourceRule):
                 continue
             rendered = next(_rendered(module, text), None)
             tokenizer = call.receiver if call.method in WITH_SPECIALS else call.node.func
-            if rendered is not None and not adds_nothing(module, tokenizer):
-                yield self.finding(
-                    "text rendered by apply_chat_template is tokenized with special tokens added again: a second BOS",
-                    "give add_special_tokens=False to the tokenizer here, or let apply_chat_template tokenize",
-                    evidence=[f"rendered in line {module.place(rendered)[0]}: the template writes the special tokens"],
-                    cases=[at(module, call.node), at(module, rendered)],
-                    fix=fix(module, set_keyword(module, call, "add_special_tokens", "False")),
-                )
+            if rendered is None or adds_nothing(module, tokenizer):
+                continue
+            bare = template_writes_no_bos(module, tokenizer)
+            yield self.finding(
+                "text rendered by apply_chat_template is tokenized with special tokens added: "
+                + (
+                    "this model's template writes no BOS, others do"
+                    if bare
+                    else "a second BOS if the template writes one"
+                ),
+                "let apply_chat_template tokenize"
+                if bare
+                else "give add_special_tokens=False to the tokenizer here, or let apply_chat_template tokenize",
+                severity="info" if bare else self.severity,
+                evidence=[f"rendered in line {module.place(rendered)[0]}; most templates write the special tokens"],
+                cases=[at(module, call.node), at(module, rendered)],
+                fix=None if bare else fix(module, set_keyword(module, call, "add_special_tokens", "False")),
+            )
 
 
 def _tokenizes(module: Module, call: Call) -> bool:

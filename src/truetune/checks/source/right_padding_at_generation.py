@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import generations, ids_of, padded, pads
+from truetune.checks.source.generation import encodes_apart, encodings, generations, ids_of, padded, pads
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -53,7 +53,7 @@ class RightPaddingAtGeneration(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in generations(module):
+        for call in generations(module) if not encodes_apart(module) else ():
             batch = next((made for made in _batches(module, call) if pads(module, made)), None)
             if batch is None or (side := _side(module, batch)) == "left":
                 continue
@@ -70,13 +70,7 @@ def _batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer on several texts whose result this `generate` gets."""
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for node in given:
-        for origin in module.flow.origins(node):
-            inner = origin.node
-            while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "to":
-                inner = inner.func.value
-            for source in module.flow.origins(inner):
-                if isinstance(source.node, ast.Call) and "encoding" in module.flow.kinds(source.node):
-                    yield module.flow.call(source.node)
+        yield from encodings(module, node)
     if (ids := ids_of(call)) is not None and (encoded := padded(module, ids)) is not None:
         yield encoded.call
 

@@ -47,6 +47,10 @@ RESERVED = ("<|", "<unk>", "<pad>", "</s>", "<eos>")
 """What tokens look like that a vocabulary holds already"""
 
 
+PPO = ("trl.*PPOTrainer", "trl.*RLOOTrainer")
+"""They put the id 0 where the mask is 0, before any model sees the pad"""
+
+
 class TokensAddedWithoutResize(SourceRule):
     code = "TT740"
     severity = "warning"
@@ -56,6 +60,8 @@ class TokensAddedWithoutResize(SourceRule):
         if "resize_token_embeddings" in module.text or not any(
             "model" in module.flow.kinds(call.node) for call in module.all_calls
         ):
+            return
+        if any(call.named(*PPO) for call in module.all_calls):
             return
         for call in module.methods("add_special_tokens", "add_tokens"):
             given = call.argument(0, "special_tokens_dict" if call.method == "add_special_tokens" else "new_tokens")

@@ -1,0 +1,70 @@
+"""Rules on generation (TT735 to TT739): what they find, and what they leave alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checks.source.table import codes
+from truetune.checks.lint import lint
+
+RULES = ("TT735", "TT736", "TT737", "TT739")
+
+CHAT = 'enc = tok.apply_chat_template(rows, return_tensors="pt", return_dict=True)\n'
+BATCH = 'enc = tok(texts, return_tensors="pt", padding=True)\n'
+LEFT = 'tok.padding_side = "left"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('model.generate(**tok("x", return_tensors="pt"))', ["TT736w"]),
+        ('model.generate(**tok("x", return_tensors="pt").to("cuda"))', ["TT736w"]),
+        (CHAT + "model.generate(**enc)", ["TT736w"]),
+        (CHAT + 'model.generate(**enc.to("cuda"), do_sample=True)', ["TT736w"]),
+        (CHAT + "model.generate(**enc, max_new_tokens=9)", []),
+        (CHAT + 'model.generate(enc["input_ids"], max_new_tokens=9)', ["TT735i"]),
+        (CHAT + 'model.generate(**enc, **{"max_new_tokens": 9})', []),
+        (CHAT + "model.generate(**enc, **options)", []),
+        (CHAT + "model.generate(**enc, generation_config=GenerationConfig(max_new_tokens=9))", []),
+        (CHAT + "model.generation_config.max_new_tokens = 9\nmodel.generate(**enc)", []),
+        (LEFT + BATCH + "model.generate(enc.input_ids, max_new_tokens=9)", ["TT735w"]),
+        (LEFT + BATCH + 'model.generate(input_ids=enc["input_ids"].cuda(), max_new_tokens=9)', ["TT735w"]),
+        (LEFT + BATCH + "model.generate(enc.input_ids, attention_mask=enc.attention_mask, max_new_tokens=9)", []),
+        (BATCH + "model.generate(**enc, max_new_tokens=9)", ["TT737w"]),
+        ('tok.padding_side = "right"\n' + BATCH + "model.generate(**enc, max_new_tokens=9)", ["TT737e"]),
+        (LEFT + BATCH + "model.generate(**enc, max_new_tokens=9)", []),
+        (BATCH.replace(")", ', padding_side="left")') + "model.generate(**enc, max_new_tokens=9)", []),
+        (
+            CHAT.replace("return_dict", "padding=True, return_dict") + "model.generate(**enc, max_new_tokens=9)",
+            ["TT737w"],
+        ),
+        ("model.generate(batch, max_new_tokens=9, use_cache=False)", ["TT739w"]),
+        ("model.config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", []),
+        ("client.generate('a prompt')", []),
+        (
+            "class Bot:\n"
+            "    def __init__(self):\n"
+            "        self.tok = AutoTokenizer.from_pretrained('a')\n"
+            "        self.model = AutoModelForCausalLM.from_pretrained('a')\n"
+            "    def ask(self, text):\n"
+            "        enc = self.tok(text, return_tensors='pt')\n"
+            "        return self.model.generate(enc.input_ids)\n",
+            ["TT735i", "TT736w"],
+        ),
+    ],
+)
+def test_generation(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(text, tmp_path, *RULES) == expected
+
+
+def test_models_with_an_encoder_are_padded_on_the_right(tmp_path: Path) -> None:
+    path = tmp_path / "sum.py"
+    path.write_text(
+        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer\n"
+        'tok = AutoTokenizer.from_pretrained("google-t5/t5-small")\n'
+        'model = AutoModelForSeq2SeqLM.from_pretrained("google-t5/t5-small")\n'
+        'model.generate(**tok(texts, return_tensors="pt", padding=True), max_new_tokens=9)\n'
+    )
+    assert lint([path], select=["TT737"]).findings == ()

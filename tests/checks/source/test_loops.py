@@ -1,0 +1,87 @@
+"""Rules on loops written by hand, and on models and adapters (TT740, TT743, TT748, TT750 to TT755)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from tests.checks.source.table import codes
+
+OPT = "opt = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+
+
+def loop(body: str, head: str = OPT) -> str:
+    return f"{head}for step, batch in enumerate(loader):\n{indent(body, '    ')}"
+
+
+STEP = "loss = model(**batch).loss\nloss.backward()\nopt.step()\n"
+ACCUMULATED = (
+    "loss = model(**batch).loss\nloss.backward()\nif (step + 1) % n == 0:\n    opt.step()\n    opt.zero_grad()\n"
+)
+SCALED = STEP.replace("loss.backward", "scaler.scale(loss).backward").replace("opt.step()", "scaler.step(opt)")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (loop(STEP), ["TT751e"]),
+        (loop(SCALED), ["TT751e"]),
+        (loop(STEP + "opt.zero_grad()\n"), []),
+        (loop(STEP + "model.zero_grad(set_to_none=True)\n"), []),
+        (loop(STEP + "for p in model.parameters():\n    p.grad.zero_()\n"), []),
+        (loop("model(**batch)\nscheduler.step()\n"), []),
+        (loop(ACCUMULATED), ["TT750w"]),
+        (loop(ACCUMULATED.replace("opt.step()", "scaler.step(opt)")), ["TT750w"]),
+        (loop(ACCUMULATED.replace(".loss\n", ".loss / n\n")), []),
+        (loop(ACCUMULATED.replace("% n", "% 1")), []),
+        (loop(ACCUMULATED.replace("loss.backward", "loss /= n\nloss.backward")), []),
+        (
+            loop(
+                ACCUMULATED.replace("loss.backward()", "acc.backward(loss)"),
+                "acc = Accelerator(gradient_accumulation_steps=n)\n" + OPT,
+            ),
+            [],
+        ),
+        (
+            "model = PeftModel.from_pretrained(model, 'a')\nmodel.merge_and_unload()\nmodel.save_pretrained('b')",
+            ["TT743e"],
+        ),
+        ("wrap = PeftModel.from_pretrained(model, 'a')\nwrap.merge_and_unload()\nmodel.save_pretrained('b')", []),
+        (
+            "wrap = PeftModel.from_pretrained(model, 'a')\nwrap = wrap.merge_and_unload()\nwrap.save_pretrained('b')",
+            [],
+        ),
+        ("tok.add_special_tokens({'pad_token': '[PAD]'})", ["TT740w"]),
+        ("tok.add_tokens(['<new>'])\nmodel.resize_token_embeddings(len(tok))", []),
+        ("import trl\ntok.add_special_tokens({'pad_token': '[PAD]'})\ntrl.PPOTrainer(model=model)", []),
+        ("model.train()\nwith torch.no_grad():\n    out = model(x)", ["TT748w"]),
+        ("model.train()\nout = model.generate(x)", ["TT748w"]),
+        ("model.train()\nmodel.eval()\nwith torch.no_grad():\n    out = model(x)", []),
+        ("model.train()\nmodel.train(False)\nwith torch.no_grad():\n    out = model(x)", []),
+        (
+            "ref = AutoModelForCausalLM.from_pretrained('b')\nmodel.train()\nwith torch.no_grad():\n    out = ref(x)\n",
+            [],
+        ),
+        ("row['attention_mask'][: len(prompt_ids)] = 0", ["TT752e"]),
+        ("loss_attention_mask = mask.clone()\nloss_attention_mask[:, :prompt_len] = 0", []),
+        ("attention_mask[:, :pad_len] = 0", []),
+        (
+            "from torch.nn.utils.rnn import pad_sequence\npad_sequence(labels, True, padding_value=tok.pad_token_id)",
+            ["TT753e"],
+        ),
+        (
+            "from torch.nn.utils.rnn import pad_sequence\nfrom mine import IGNORE_INDEX\n"
+            "labels = pad_sequence(labels, True, padding_value=tok.pad_token_id)\n"
+            "labels[labels == tok.pad_token_id] = IGNORE_INDEX",
+            [],
+        ),
+        ("b = model.to(torch.bfloat16)\nopt = torch.optim.AdamW(b.parameters(), lr=1e-5)", ["TT755w"]),
+        ("b = get_peft_model(model.to(torch.bfloat16), LoraConfig())\ntorch.optim.AdamW(b.parameters(), lr=1e-5)", []),
+        ("opt = torch.optim.AdamW(model.parameters(), lr=1e-5)", []),
+    ],
+)
+def test_loops(text: str, expected: list[str], tmp_path: Path) -> None:
+    rules = ("TT740", "TT743", "TT748", "TT750", "TT751", "TT752", "TT753", "TT755")
+    assert codes(text, tmp_path, *rules) == expected
