@@ -18,8 +18,19 @@ from truetune.checks.catalogue import rules
 from truetune.cli import commands
 
 NAMES = {rule.name() for rule in rules()}
-OPEN = frozenset[str]()
-"""Cases that no rule finds yet"""
+OPEN = frozenset(
+    (
+        "dpo-against-another-reference",
+        "evaluate-in-train-mode",
+        "ids-only-with-completion-only-loss",
+        "labels-shifted-in-the-rows",
+        "pad-eos-with-trl",
+        "spans-by-prefix-length",
+        "trl-ids-only-with-completion-loss",
+        "trl-lora-targets-of-another-architecture",
+    )
+)
+"""Cases that the right rule does not find yet"""
 STATIC = [case for case in cases() if case.static]
 
 

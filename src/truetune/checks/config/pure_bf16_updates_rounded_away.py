@@ -66,6 +66,9 @@ PLAIN = ("adamw_torch", "adamw_torch_fused", "adamw_torch_8bit", "adamw_hf", "ad
 TYPICAL = 0.02
 """Size of a weight where the weights are not at hand: the usual standard deviation at the start"""
 
+FAR = 30
+"""So many times smaller than what a usual weight can take, a step is lost for all but the smallest weights."""
+
 
 class PureBf16UpdatesRoundedAway(ConfigRule):
     code = "TT612"
@@ -85,13 +88,20 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             f"steps of {rate:g} are rounded away in bfloat16"
             + (f" for {lost:.0%} of the weights" if lost is not None else f" for weights of {TYPICAL} and more"),
             "train float32 weights with bf16 autocast, or take an optimizer that rounds stochastically",
-            severity="info" if of_program(config) or (lost is None and not config.raw.get("pure_bf16")) else "warning",
+            severity="warning" if _sure(config, rate, lost) else "info",
             evidence=[
                 f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at {TYPICAL}, "
                 f"{_half_step_of(1.0):.1e} at 1"
             ],
             cases=[case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
         )
+
+
+def _sure(config: Config, rate: float, lost: float | None) -> bool:
+    """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
+    if rate * FAR < _half_step_of(TYPICAL):
+        return True
+    return not of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
 
 
 def _pure(config: Config) -> bool:

@@ -51,18 +51,32 @@ class AttentionMaskUsedAsLossMask(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        for row in module.nodes(ast.Dict):
+            for key, value in zip(row.keys, row.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "attention_mask" and _hides(value):
+                    yield self._hidden(value)
         for node in module.nodes(ast.Assign):
             target = node.targets[0]
-            if not isinstance(target, ast.Subscript) or module.flow.value(node.value) not in (0, False):
+            zeros = module.flow.value(node.value) in (0, False) or ast.unparse(node.value).startswith("[0] * ")
+            if not isinstance(target, ast.Subscript) or not zeros:
                 continue
             parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
             head = isinstance(parts[-1], ast.Slice) and parts[-1].lower is None and parts[-1].upper is not None
             if head and _is_mask(target.value) and "prompt" in ast.unparse(parts[-1]).lower():
-                yield self.finding(
-                    "the prompt is taken out of the attention mask: the model can't see it, and still learns it",
-                    "set the labels of the prompt to -100, and leave the attention mask alone",
-                    cases=[at(module, node)],
-                )
+                yield self._hidden(node)
+
+    def _hidden(self, node: ast.AST) -> Finding:
+        return self.finding(
+            "the prompt is taken out of the attention mask: the model can't see it",
+            "set the labels of the prompt to -100, and leave the attention mask alone",
+            cases=[at(self.subject, node)],
+        )
+
+
+def _hides(value: ast.expr) -> bool:
+    """`[0] * len(prompt) + ...`"""
+    text = ast.unparse(value)
+    return isinstance(value, ast.BinOp) and text.startswith("[0] * len(") and "prompt" in text.partition("+")[0].lower()
 
 
 def _is_mask(node: ast.expr) -> bool:

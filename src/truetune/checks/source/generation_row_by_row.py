@@ -68,8 +68,8 @@ def _one_text(module: Module, loop: ast.For) -> bool:
         return False
     inside = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
     return any(
-        isinstance(text := call.argument(0, "text"), ast.Name)
-        and text.id == loop.target.id
+        (text := call.argument(0, "text")) is not None
+        and ast.unparse(text) in (loop.target.id, f"[{loop.target.id}]")
         and "padding" not in call.keywords
         and "encoding" in module.flow.kinds(call.node)
         for call in module.all_calls

@@ -60,14 +60,22 @@ class LabelsPaddedWithPadToken(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        for node in module.nodes(ast.Assign):
+            made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
+            filler = made.argument(1, "fill_value") if made is not None and made.named("torch.full*") else None
+            if filler is not None and "label" in ast.unparse(node.targets[0]).lower():
+                yield from self._padded(node.value, filler)
         for call in module.calls("torch.nn.utils.rnn.pad_sequence"):
             rows, filler = call.argument(0, "sequences"), call.argument(2, "padding_value")
-            if rows is None or filler is None or "label" not in ast.unparse(rows).lower():
-                continue
-            if "pad_token_id" in ast.unparse(filler) and not any(words in module.text for words in MASKED):
-                yield self.finding(
-                    "labels are padded with the pad token's id: pads are supervised",
-                    "pad labels with -100",
-                    cases=[at(module, call.node)],
-                    fix=fix(module, replace(module, filler, "-100")),
-                )
+            if rows is not None and filler is not None and "label" in ast.unparse(rows).lower():
+                yield from self._padded(call.node, filler)
+
+    def _padded(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
+        module = self.subject
+        if "pad_token_id" in ast.unparse(filler) and not any(words in module.text for words in MASKED):
+            yield self.finding(
+                "labels are padded with the pad token's id: pads are supervised",
+                "pad labels with -100",
+                cases=[at(module, node)],
+                fix=fix(module, replace(module, filler, "-100")),
+            )

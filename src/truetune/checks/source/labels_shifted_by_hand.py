@@ -47,12 +47,16 @@ Models of transformers, and the trainers on them, want labels that stand at the 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
 from truetune.source.module import Module
+
+MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
+"""A mask that is one token shorter than the prompt"""
 
 
 class LabelsShiftedByHand(SourceRule):
@@ -63,7 +67,8 @@ class LabelsShiftedByHand(SourceRule):
         module = self.subject
         for labels, ids in _pairs(module):
             shifted = next((found for o in module.flow.origins(labels) if (found := _moved(o.node))), None)
-            if shifted is not None and ids is not None and not _cut(module, ids):
+            called = isinstance(module.scopes.parent.get(labels), ast.keyword)
+            if shifted is not None and ids is not None and (called or not _cut(module, ids)):
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position learns the token after "
                     "the next",
@@ -87,7 +92,7 @@ def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
 def _moved(node: ast.AST) -> ast.AST | None:
     """`x[1:]`, `x[:, 1:]`, alone or with a filler behind, or `roll(x, -1)`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _moved(node.left)
+        return node if MASKED_SHORT.match(ast.unparse(node)) else _moved(node.left)
     if isinstance(node, ast.Call):
         func, rest = ast.unparse(node.func), [ast.unparse(a) for a in node.args[1:]]
         rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]

@@ -72,7 +72,9 @@ class MetricsUnshifted(SourceRule):
             if function is None or _shifts(module, call):
                 continue
             compared = next((node for node in ast.walk(function) if _compares(node)), None)
-            if compared is not None and any(_picks(node) for node in ast.walk(function)):
+            reduce = call.keywords.get("preprocess_logits_for_metrics")
+            seen = [function, module.flow.function(reduce) if reduce is not None else None]
+            if compared is not None and any(_picks(node) for one in seen if one for node in ast.walk(one)):
                 yield self.finding(
                     "compute_metrics compares predictions with the labels of their own position, not of the next",
                     "compare predictions[:, :-1] with labels[:, 1:]",

@@ -1,0 +1,67 @@
+"""An adapter on a classifier is declared as one on a causal model: its head is not saved.
+
+## What it does
+Looks for `LoraConfig(task_type="CAUSAL_LM")` without `modules_to_save`, put on a model with a head of its own
+(`*ForSequenceClassification`, `*ForTokenClassification`).
+
+## Why it is bad
+peft saves the head of a classifier for the task types SEQ_CLS and TOKEN_CLS alone. The trained head is lost: scores are
+random after a reload.
+
+## Example
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("model", num_labels=2)
+model = get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+```
+
+## Use instead
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("model", num_labels=2)
+model = get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="SEQ_CLS"))
+```
+
+## Fix safety
+Safe: the adapter's own layers are the same.
+
+## References
+- huggingface/peft#577, huggingface/peft#876, huggingface/trl#1379, huggingface/transformers#26160
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+
+HEADS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
+CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
+
+
+class AdapterLeavesHeadOut(SourceRule):
+    code = "TT761"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls("peft.get_peft_model"):
+            model, given = call.argument(0, "model"), call.argument(1, "peft_config")
+            loaded = {o.node for o in module.flow.origins(model)} if model is not None else set()
+            configs = {o.node for o in module.flow.origins(given)} if given is not None else set()
+            for config in module.calls("peft.LoraConfig"):
+                kind = config.keywords.get("task_type")
+                named = kind is not None and (module.flow.name(kind) or module.flow.value(kind)) in CAUSAL
+                heads = [one for one in module.calls(*HEADS) if one.node in loaded]
+                if config.node in configs and heads and named and config.lacks("modules_to_save"):
+                    yield self.finding(
+                        "an adapter for CAUSAL_LM on a classifier: the head is trained, and not saved",
+                        'set task_type="SEQ_CLS" (TOKEN_CLS for token classification)',
+                        cases=[at(module, config.node), at(module, heads[0].node)],
+                    )
