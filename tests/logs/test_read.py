@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +106,15 @@ def test_csv_of_lightning_and_of_an_export(tmp_path: Path) -> None:
     assert set(read_run(export).curves) == {"loss"}
 
 
+@pytest.fixture
+def cells_of_the_default_size() -> Iterator[None]:
+    """The reader of data raises csv's limit for the whole process."""
+    before = csv.field_size_limit(131_072)
+    yield
+    csv.field_size_limit(before)
+
+
+@pytest.mark.usefixtures("cells_of_the_default_size")
 def test_a_table_with_an_endless_cell_is_read_so_far(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text("step,loss\n1,2.0\n2," + "9" * 200_000 + "\n", encoding="utf-8")
