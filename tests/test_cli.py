@@ -60,6 +60,7 @@ def test_findings_and_severities() -> None:
         (["check", "--foo"], "No such option"),
         (["check", DATA, "-t", TOKENIZER, "--map", "answer"], "expected NAME=VALUE"),
         (["show", DATA, "-t", TOKENIZER, "--row", "100000"], "rows are numbered from 0 to 199"),
+        (["diagnose", "run", "--data", DATA], "--data needs the run's tokenizer"),
         (["explain", "TT999"], "no rule is called 'TT999'"),
         (["chek"], "No such command"),
         (["check", DATA, "-t", TOKENIZER, "--html", "/nowhere/page.html"], "can't be written"),

@@ -24,10 +24,9 @@ from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
 
 SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
-
-
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
 CUTS = ("truncation-leaves-no-label", "truncation-cuts-the-terminator", "sft-max-length-default-1024")
+"""Rules on what a cut at max_length loses"""
 NO_TOKENIZER = ("not looked at", "name a tokenizer with -t")
 
 

@@ -9,6 +9,7 @@ import click
 
 from truetune.cli.options import run_of, settings_of, spec_options
 from truetune.cli.output import Delivery, console, report_options
+from truetune.errors import UsageError
 
 
 @click.command(short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -104,6 +105,8 @@ def diagnose(run: str, **options: Any) -> int:
     from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
+    if options["data"] and options["tokenizer"] is None:
+        raise UsageError("--data needs the run's tokenizer: name its folder with -t")
     spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
     return deliver(look(run, spec=spec))
 

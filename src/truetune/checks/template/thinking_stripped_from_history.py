@@ -88,7 +88,7 @@ class ThinkingStrippedFromHistory(DataRule):
             for row in (row for row in batch.rows if row.origin.row in shown):
                 for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
                     self.unseen += 1
-                    self._case("its reasoning is in no training text", row, index)
+                    self._case("its reasoning is in no training text as reasoning", row, index)
 
     def _case(self, text: str, row: Conversation, turn: int) -> None:
         if len(self.cases) < MAX_CASES:
