@@ -15,6 +15,7 @@ import truetune
 ROOT = Path(truetune.__file__).parent
 ROOMS = (
     "errors",
+    "probe",
     "spec",
     "source",
     "logs",
@@ -24,15 +25,29 @@ ROOMS = (
     "render",
     "encoding",
     "collate",
+    "auditing",
     "checks",
-    "audit",
+    "rehearsal",
     "train",
     "generate",
     "report",
     "demo",
     "cli",
 )
-LIGHT = ("spec", "source", "logs", "checkpoint", "memory", "data", "render", "encoding", "checks", "report", "cli")
+LIGHT = (
+    "spec",
+    "source",
+    "logs",
+    "checkpoint",
+    "memory",
+    "data",
+    "render",
+    "encoding",
+    "auditing",
+    "checks",
+    "report",
+    "cli",
+)
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
 FREE = ("_repr_html_", "dataset")
 """Functions that may reach forward: a notebook asks a result to draw itself, a user for the rows of a result."""

@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from truetune.checks.audit import AuditReport as AuditReport
     from truetune.checks.findings import Finding as Finding
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.report import DataReport as DataReport
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    *("DataReport", "Encoded", "Finding", "LintReport", "Plan", "Report", "RunSpec", "__version__"),
-    *("check", "diagnose", "encode", "lint", "plan"),
+    *("AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Plan", "Report", "RunSpec", "__version__"),
+    *("audit", "check", "diagnose", "encode", "lint", "plan"),
 ]
 
 _HOMES = {
+    "AuditReport": "truetune.checks.audit",
     "DataReport": "truetune.checks.report",
     "Encoded": "truetune.encoding.run",
     "Finding": "truetune.checks.findings",
@@ -102,6 +104,35 @@ def plan(
     from truetune.checks.planning import plan as run
 
     return run(path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length)
+
+
+def audit(
+    run: Any,
+    loader: Any = None,
+    tokenizer: Any = None,
+    *,
+    loss: Any = None,
+    given: Any = None,
+    batches: int = 8,
+    laws: str | Sequence[str] = "quick",
+    **settings: Any,
+) -> AuditReport:
+    """Look at what reaches the loss in a run that is about to start: the real collator, data loader, model and loss.
+
+    `run` is a transformers.Trainer (and so one of TRL's), or the model of a loop of your own with its `loader`,
+    `tokenizer` and `loss`: (model, inputs) -> loss tensor, where it is not `model(**inputs).loss`. `given` is the data
+    before any preparation, which tells which field each token is from. `batches` micro-batches are looked at; `laws`
+    is quick, all, none, or names. Nothing of the run is changed, its random states neither. `settings` are select,
+    ignore and fail_on.
+
+    Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
+    """
+    from truetune.auditing.here import record_of
+    from truetune.checks.audit import audit as judge
+    from truetune.spec.files import spec_of
+
+    record = record_of(run, loader, tokenizer, loss=loss, given=given, batches=batches, laws=laws)
+    return judge([record], spec_of(settings, "truetune.audit"))
 
 
 def encode(

@@ -15,7 +15,9 @@ from truetune.errors import UsageError
 
 DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
-STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint")
+AUDIT = ("batch", "law", "recitation")
+"""The stations that look at a run with its trainer at hand"""
+STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT)
 
 
 @cache

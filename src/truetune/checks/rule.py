@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
@@ -22,6 +22,7 @@ from truetune.spec.config import Config
 from truetune.spec.run import RunSpec, Severity
 
 if TYPE_CHECKING:
+    from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.source.module import Module  # noqa: F401
@@ -128,3 +129,27 @@ class LogRule(Rule["RunLog"]):
 
 class CheckpointRule(Rule["Checkpoint"]):
     """Looks at the files of a saved model or adapter."""
+
+
+class BatchRule(Rule["Audit"]):
+    """Looks at what reaches the loss in a real trainer."""
+
+
+class LawRule(Rule["Audit"]):
+    """Judges one law that was measured on the model: fires where it is broken."""
+
+    law: ClassVar[str]
+    """Name of the module in `truetune.probe.laws`, in kebab-case"""
+
+    def findings(self) -> Iterator[Finding]:
+        measured = self.subject.laws.get(self.law, {})
+        if "value" in measured and not measured["value"] <= measured["tolerance"]:
+            yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        """What a broken law means; nan counts as broken."""
+        raise NotImplementedError
+
+
+class RecitationRule(Rule["Audit"]):
+    """Looks at what a miniature of the run recites after memorising a few rows."""

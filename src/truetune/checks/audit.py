@@ -1,0 +1,62 @@
+"""audit: what the rules say about a run that is about to start, as its processes recorded it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from truetune.auditing.audit import Audit, Sample
+from truetune.auditing.read import audit_of
+from truetune.checks.catalogue import AUDIT, choose
+from truetune.checks.findings import in_order
+from truetune.checks.report import Report, Subject
+from truetune.encoding.ledger import Ledger
+from truetune.probe.record import Record
+from truetune.spec.run import RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport(Report):
+    """What reached the loss, and what is wrong with it."""
+
+    ledger: Ledger
+    """Tokens of the batches by source, without padding"""
+    padding: int
+    """Places of the batches that hold no text"""
+    samples: tuple[Sample, ...]
+    notes: tuple[str, ...] = ()
+    """What could not be looked at, and why"""
+
+
+def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport:
+    """Judge what the processes of a run recorded. Raises TokenizerError or TemplateError where theirs can't be read."""
+    started = time.perf_counter()
+    spec = spec or RunSpec()
+    subject = audit_of(records, spec)
+    rules = choose(spec.select, spec.ignore, *AUDIT)
+    return AuditReport(
+        spec=spec,
+        subjects=(Subject("training run", str(subject.facts["trainer"]["class"] or "own loop"), _facts(subject)),),
+        findings=in_order(finding for rule in rules for finding in rule(subject).findings()),
+        ledger=subject.ledger,
+        padding=sum(int(sample.padding.sum()) for sample in subject.samples),
+        samples=subject.samples,
+        notes=tuple(note for record in records for note in record.facts["notes"]),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _facts(subject: Audit) -> tuple[tuple[str, str], ...]:
+    facts, model = subject.facts, subject.facts["model"]
+    laws = subject.laws
+    tested = sum("value" in law for law in laws.values())
+    found = {
+        "collator": facts["trainer"]["collator"].rpartition(".")[2],
+        "model": f"{model['class'].rpartition('.')[2]}, {model['attention']}, {model['dtype']}",
+        "trained": f"{model['trainable']:,} of {model['parameters']:,} parameters",
+        "processes": str(facts["world"]),
+        "batches": f"{sum(1 for _ in subject.batches())} ({len(subject.samples)} lines)",
+        "laws": f"{tested} of {len(laws)} tested" if laws else "none tested",
+    }
+    return tuple(found.items())

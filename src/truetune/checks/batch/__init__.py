@@ -1,0 +1,1 @@
+"""Rules on the batches that reach the loss in a real trainer."""

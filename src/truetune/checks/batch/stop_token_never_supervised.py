@@ -1,0 +1,86 @@
+"""Answers end with a stop token that is not in the loss.
+
+## What it does
+
+Takes the first batches of the real data loader and looks, behind each answer, at the label of its stop token. It fires
+where answers are supervised and none (error), or only some (warning), of their stop tokens are.
+
+## Why it is bad
+
+The model never learns to end its answer. The loss looks as good as ever, and every answer runs on until the limit. The
+usual cause is a collator that masks labels by the pad id, with a pad token that is the stop token.
+
+## Example
+
+```python
+tokenizer.pad_token = tokenizer.eos_token
+collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+ids = [{"input_ids": row["input_ids"]} for row in encoded(rows)]
+run = transformers.Trainer(model, arguments(), collator, ids, processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+collator = transformers.DataCollatorForSeq2Seq(tokenizer)
+run = transformers.Trainer(model, arguments(), collator, encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the collator, or the pad token, is chosen in the user's program.
+
+## References
+
+- huggingface/transformers#23530, huggingface/transformers#22794, huggingface/trl#976
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Sample
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.rendering import Source
+
+BEFORE = 6
+"""Tokens shown before the stop token"""
+
+
+class StopTokenNeverSupervised(BatchRule):
+    code = "TT001"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = [(sample, int(i)) for sample in self.subject.samples for i in _stops(sample)]
+        masked = [(sample, i) for sample, i in found if not sample.supervised[i]]
+        if not masked:
+            return
+        every = len(masked) == len(found)
+        yield self.finding(
+            f"{len(masked)} of {len(found)} stop tokens behind supervised answers are not in the loss",
+            "mask padding by its place, not by its id: use a collator that pads labels with -100, and a pad token that "
+            "is no stop token",
+            severity="error" if every else "warning",
+            evidence=self._pad(),
+            cases=[
+                Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 1)!r}, its last token has the label -100")
+                for sample, i in masked[:MAX_CASES]
+            ],
+            count=len(masked),
+            total=len(found),
+        )
+
+    def _pad(self) -> Iterator[str]:
+        pad, collator = (self.subject.facts["tokenizer"] or {}).get("pad"), self.subject.facts["trainer"]["collator"]
+        if pad in self.subject.stops:
+            yield f"the pad token is a stop token (id {pad}); the collator is {collator}"
+
+
+def _stops(sample: Sample) -> list[int]:
+    """Stop tokens that follow a supervised token."""
+    places = np.flatnonzero(sample.source == Source.STOP)
+    return [int(i) for i in places if i and sample.supervised[i - 1]]

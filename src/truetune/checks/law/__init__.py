@@ -1,0 +1,1 @@
+"""Rules on the laws that a correct trainer obeys."""

@@ -1,0 +1,59 @@
+"""The model computes something else when a row is padded.
+
+## What it does
+
+Runs one row of the real data through the real model, alone and padded on the tokenizer's side, and compares the
+logits of the row's own tokens. It fires where they differ by more than the dtype's rounding.
+
+## Why it is bad
+
+What is learned from a row then depends on the lengths of the rows beside it, and batches of one behave otherwise than
+larger ones. Left padding does this to models with learned absolute positions.
+
+## Example
+
+```python
+tokenizer.padding_side = "left"
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#24839, huggingface/transformers#34842
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class PaddingChangesLogits(LawRule):
+    code = "TT041"
+    severity = "error"
+    law = "padding-invariance"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        yield self.finding(
+            f"padding a row changes the logits of its own tokens by {value:.2g} of the largest (rounding explains "
+            f"{tolerance:.0e})",
+            "pad on the right for training, or give position_ids that do not count the pads",
+            evidence=[f"{name}: {difference:.2g}" for name, difference in evidence["by padding"].items()],
+        )

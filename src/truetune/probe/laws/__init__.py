@@ -1,0 +1,88 @@
+"""Laws that a correct trainer obeys, measured on the model at hand.
+
+A law is one module with `measure(trial) -> Measured` and `COST`: `quick` (a few forward and backward passes on the real
+model, which is as before afterwards) or `whole` (it changes weights, writes files or starts processes, and so is given
+a copy or a miniature). `truetune.checks.law` judges what they measured.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+Cost = Literal["quick", "whole"]
+
+
+class Untested(Exception):
+    """The law can't be tested on this trial; the message says why, in a clause without full stop."""
+
+
+@dataclass
+class Trial:
+    """What a law is tested on."""
+
+    model: torch.nn.Module
+    """Unwrapped, on its device, as the trainer has it"""
+    batches: list[dict[str, Any]]
+    """Tensors of the real collator, on the model's device"""
+    rows: list[list[Any]]
+    """The rows of each batch, as the collator was given them"""
+    trainer: Any = None
+    """A transformers.Trainer; None in a loop of the user's own"""
+    collate: Any = None
+    """The collator: rows -> batch"""
+    tokenizer: Any = None
+    loss: Any = None
+    """(model, inputs) -> loss tensor of one micro-batch, as this trainer computes it"""
+    kind: str = "sft"
+    """sft, dpo, kto, orpo, reward, other, loop"""
+
+
+@dataclass
+class Measured:
+    """How far a law is from holding."""
+
+    value: float
+    """The largest difference, as `unit` says; nan is a difference"""
+    tolerance: float
+    """Largest value that the dtype explains"""
+    unit: str
+    """What was compared, as in `largest relative difference of logits`"""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """JSON: names, positions, figures"""
+
+
+def laws() -> dict[str, Any]:
+    """The modules of all laws, by the law's name in kebab-case."""
+    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    return {m.__name__.rpartition(".")[2].replace("_", "-"): m for m in modules if hasattr(m, "measure")}
+
+
+def named(*costs: Cost) -> tuple[str, ...]:
+    """Names of the laws of these costs."""
+    return tuple(name for name, law in laws().items() if law.COST in costs)
+
+
+def measure(trial: Trial, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}."""
+    known = laws()
+    return {name: _outcome(known[name], trial) for name in names}
+
+
+def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
+    started = time.perf_counter()
+    found: dict[str, Any]
+    try:
+        made = law.measure(trial)
+        found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
+    except Untested as reason:
+        found = {"untested": str(reason)}
+    except Exception as error:
+        found = {"untested": f"it raised {type(error).__name__}: {str(error)[:300]}"}
+    return found | {"seconds": round(time.perf_counter() - started, 3)}
