@@ -79,7 +79,7 @@ def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
     for name in ("eval_loss", "learning_rate", "grad_norm"):
         curve = log.curve(name).finite()
         if curve:
-            yield name, f"{curve.value.min():.3g} to {curve.value.max():.3g}"
+            yield name, f"between {curve.value.min():.3g} and {curve.value.max():.3g}"
     if len(log.parts) > 1:
         yield "written in", f"{len(log.parts)} parts"
     if log.checkpoints:

@@ -162,7 +162,7 @@ def _settings(path: str, seen: Look) -> None:
     seen.findings += of_settings(config, seen.spec)
     facts = [
         ("keys of", config.version),
-        ("trains by", run.training.method),
+        ("trains by", run.training.method if _trains(config) else "nothing: there is no do_train"),
         *(("note", note) for note in config.notes),
     ]
     missing = _missing(run)
@@ -174,6 +174,11 @@ def _settings(path: str, seen: Look) -> None:
             seen.own_prompt = True
             facts.append(("prompt", "the stack's own, not the tokenizer's template: rules on rows and pairs alone"))
     seen.subjects.append(Subject(NAMES[config.stack], path, tuple(facts)))
+
+
+def _trains(config: Config) -> bool:
+    """LLaMA-Factory merges, serves and evaluates by the same files."""
+    return config.stack != "llama-factory" or bool(config.raw.get("do_train"))
 
 
 def _joins(config: Config) -> bool:

@@ -5,7 +5,8 @@ Compares `tie_word_embeddings` of config.json with the file: the flag is true an
 is not the input embedding; or it is false and the file holds no head.
 
 ## Why it is bad
-With the flag on, loading throws the trained head away and takes the input embedding. With the flag off and no head,
+With the flag on, transformers before 5 and most engines throw the trained head away and take the input embedding
+(transformers 5 keeps it and says so). With the flag off and no head,
 the head is filled with random numbers. The model writes garbage, or forgets just what the adapter had taught its
 head.
 
@@ -65,7 +66,8 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
                 return
             evidence = f"{seen.seen - seen.same:,} of {seen.seen:,} values that were compared differ"
         yield self.finding(
-            f"config.json ties the embeddings, and {out.tensor.name} differs from {into.tensor.name}: loading drops it",
+            f"config.json ties the embeddings, and {out.tensor.name} differs from {into.tensor.name}: "
+            "most engines, and transformers before 5, drop it",
             'write "tie_word_embeddings": false into config.json',
             evidence=[evidence],
         )

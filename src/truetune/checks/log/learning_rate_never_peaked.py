@@ -26,7 +26,7 @@ state: {max_steps: 40}
 ```
 
 ## Fix safety
-`warmup_ratio=0.03` fits runs of any length.
+`warmup_steps=0.03` (a share of the run in transformers 5; `warmup_ratio` before) fits runs of any length.
 
 ## References
 - salesforce/LAVIS#72; warm-up: Goyal et al. 2017, arXiv 1706.02677
@@ -69,7 +69,8 @@ class LearningRateNeverPeaked(LogRule):
         of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked else ""
         yield self.finding(
             f"the learning rate still rises at the last step ({rate.step[-1]:,.0f}): it reached {peak:.3g}{of_asked}",
-            ("" if total else "if the run is over: ") + "set warmup_steps to a small part of it (warmup_ratio 0.03)",
+            ("" if total else "if the run is over: ")
+            + "set warmup_steps to a small part of it (0.03 of it in transformers 5, warmup_ratio before)",
             severity="error" if total else "info",
             evidence=(f"it grows by {slope:.3g} a step from {rate.value[0]:.3g} at step {rate.step[0]:,.0f}",),
             figure=figure("learning rate", {"learning_rate": rate}),
