@@ -46,10 +46,12 @@ class Case:
     """Each of them is the right one."""
     severity: Severity = "warning"
     """The lowest severity that counts as found."""
+    besides: tuple[str, ...] = ()
+    """Rules that are right about both twins"""
     families: tuple[str, ...] = ()
     """The tokenizers that it is tried with, where the tokenizer matters."""
     command: str = ""
-    """Arguments of truetune, with `{folder}` and `{tokenizer}`."""
+    """Arguments of truetune, with `{folder}`, `{tokenizer}` and `{python}`."""
 
     @property
     def folder(self) -> Path:
@@ -58,6 +60,16 @@ class Case:
     @property
     def implemented(self) -> bool:
         return self.stage not in LATER
+
+    @property
+    def runs(self) -> bool:
+        """Its input is a training script, which is run."""
+        return self.command.startswith(("run ", "rehearse "))
+
+    @property
+    def warm(self) -> bool:
+        """It can be run in a fork of a warm process: one process, of this Python."""
+        return self.runs and " -- {python} train.py" in self.command
 
     @property
     def static(self) -> bool:
@@ -74,7 +86,10 @@ class Twins(NamedTuple):
 
     def arguments(self, case: Case, side: str) -> list[str]:
         """truetune's arguments for the `broken` or the `clean` twin."""
-        return [word.format(folder=getattr(self, side), tokenizer=self.tokenizer) for word in shlex.split(case.command)]
+        return [
+            word.format(folder=getattr(self, side), tokenizer=self.tokenizer, python=sys.executable)
+            for word in shlex.split(case.command)
+        ]
 
 
 @cache
@@ -86,7 +101,7 @@ def cases() -> tuple[Case, ...]:
 def load(path: Path) -> Case:
     """The case that a case.yaml describes. Raises ValueError."""
     told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    told |= {name: tuple(told[name]) for name in ("threads", "rules", "families") if name in told}
+    told |= {name: tuple(told[name]) for name in ("threads", "rules", "families", "besides") if name in told}
     try:
         case = Case(path.parent.name, **told)
     except TypeError as error:

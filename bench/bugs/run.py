@@ -8,15 +8,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Literal, NamedTuple
 
 from bench.bugs.case import Case, inputs
+from bench.bugs.warm import Warm, environment
 from tests.parts.shelf import Missing
 from truetune.checks.findings import RANK
 from truetune.spec.run import Severity
@@ -26,6 +28,7 @@ LIMIT = 300
 """seconds that one call may take"""
 BUILDING = Lock()
 """transformers can't be imported by two threads at once"""
+WARM = local()
 
 
 class Said(NamedTuple):
@@ -61,21 +64,38 @@ class Trial:
 
 def truetune(arguments: list[str], folder: Path) -> Said:
     """`python -m truetune ARGUMENTS --format json`, called in a folder."""
-    command = [sys.executable, "-m", "truetune", *arguments, "--format", "json", "--quiet"]
-    began = time.perf_counter()
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, env=_environment())
-    except subprocess.TimeoutExpired:
-        return Said((), LIMIT, f"no answer in {LIMIT} s")
-    seconds = time.perf_counter() - began
-    if done.returncode not in (0, 1):
-        said = [line for line in done.stderr.splitlines() if line.startswith("truetune: error")] or [done.stderr[-300:]]
+    runs = "--" in arguments
+    middle = arguments.index("--") if runs else len(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch, "report.json")
+        words = [*arguments[:middle], "--format", "json", *(("-o", str(report)) if runs else ("--quiet",))]
+        command = [sys.executable, "-m", "truetune", *words, *arguments[middle:]]
+        began = time.perf_counter()
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, env=environment(runs)
+            )
+        except subprocess.TimeoutExpired:
+            return Said((), LIMIT, f"no answer in {LIMIT} s")
+        seconds = time.perf_counter() - began
+        text = done.stdout if not runs else report.read_text("utf-8") if report.exists() else ""
+    if done.returncode not in (0, 1) or not text:
+        said = [line for line in done.stderr.splitlines() if line.startswith("truetune: ")] or [done.stderr[-300:]]
         return Said((), seconds, f"exit code {done.returncode}: {said[-1].strip()}")
-    return Said(tuple(json.loads(done.stdout)["findings"]), seconds)
+    return Said(tuple(json.loads(text)["findings"]), seconds)
 
 
-def trial(case: Case, family: str | None) -> Trial:
-    """Both twins of a case."""
+def warm(arguments: list[str], folder: Path) -> Said:
+    """The same for a script that is run, in this thread's warm process."""
+    if not hasattr(WARM, "process"):
+        WARM.process = Warm()
+    began = time.perf_counter()
+    answer = WARM.process.ask(arguments, folder, LIMIT)
+    return Said(tuple(answer.get("findings", ())), time.perf_counter() - began, answer.get("error", ""))
+
+
+def trial(case: Case, family: str | None, processes: bool = False) -> Trial:
+    """Both twins of a case; those that are run in a warm process, or by the command where `processes` asks for it."""
     if not case.implemented:
         return Trial(case.name, family, "later")
     try:
@@ -85,13 +105,14 @@ def trial(case: Case, family: str | None) -> Trial:
         return Trial(case.name, family, "skipped", note=str(reason))
     except Exception as error:
         return Trial(case.name, family, "failed", note=f"make.py: {error!r}")
-    said = [truetune(twins.arguments(case, side), getattr(twins, side)) for side in ("broken", "clean")]
+    call = warm if case.warm and not processes else truetune
+    said = [call(twins.arguments(case, side), getattr(twins, side)) for side in ("broken", "clean")]
     return judged(case, family, *said)
 
 
 def judged(case: Case, family: str | None, broken: Said, clean: Said) -> Trial:
     """Found is what a right rule says of the broken twin, and does not say of the clean one."""
-    alarms = clean.rules() | ({clean.error} if clean.error else set())
+    alarms = clean.rules() - set(case.besides) | ({clean.error} if clean.error else set())
     right = (broken.rules(case.severity) & set(case.rules)) - clean.rules(case.severity)
     other = broken.rules() - clean.rules() - set(case.rules)
     verdict: Verdict = "failed" if broken.error else "found" if right else "other rule" if other else "missed"
@@ -107,13 +128,13 @@ def judged(case: Case, family: str | None, broken: Said, clean: Said) -> Trial:
     )
 
 
-def trials(chosen: Iterable[Case]) -> list[Trial]:
+def trials(chosen: Iterable[Case], processes: bool = False) -> list[Trial]:
     """Every case with each of its tokenizers, as many at a time as there are processors."""
     pairs = [(case, family) for case in chosen for family in case.families or (None,)]
     build([pair for pair in pairs if pair[0].implemented and not pair[0].static])
     done = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for result in pool.map(lambda pair: trial(*pair), pairs):
+        for result in pool.map(lambda pair: trial(*pair, processes), pairs):
             print(line(result), flush=True)
             done.append(result)
     return done
@@ -137,9 +158,3 @@ def _built(case: Case, family: str | None) -> None:
     """What goes wrong here goes wrong again, and is told, when the case is tried."""
     with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
         inputs(case, family)
-
-
-def _environment() -> dict[str, str]:
-    import truetune
-
-    return {**os.environ, "PYTHONPATH": str(Path(truetune.__file__).parents[1]), "NO_COLOR": "1"}

@@ -19,21 +19,25 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report as Report
     from truetune.encoding.run import Encoded as Encoded
     from truetune.memory.plan import Plan as Plan
+    from truetune.callback import AuditCallback as AuditCallback
+    from truetune.rehearsal.report import RehearsalReport as RehearsalReport
     from truetune.spec.run import RunSpec as RunSpec
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    *("AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Plan", "Report", "RunSpec", "__version__"),
-    *("audit", "check", "diagnose", "encode", "lint", "plan"),
+    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Plan", "RehearsalReport", "Report", "RunSpec"),
+    *("__version__", "audit", "check", "diagnose", "encode", "lint", "plan", "rehearse"),
 ]
 
 _HOMES = {
+    "AuditCallback": "truetune.callback",
     "AuditReport": "truetune.checks.audit",
     "DataReport": "truetune.checks.report",
     "Encoded": "truetune.encoding.run",
     "Finding": "truetune.checks.findings",
     "LintReport": "truetune.checks.lint",
     "Plan": "truetune.memory.plan",
+    "RehearsalReport": "truetune.rehearsal.report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
 }
@@ -115,6 +119,7 @@ def audit(
     given: Any = None,
     batches: int = 8,
     laws: str | Sequence[str] = "quick",
+    canary: bool = False,
     **settings: Any,
 ) -> AuditReport:
     """Look at what reaches the loss in a run that is about to start: the real collator, data loader, model and loss.
@@ -122,7 +127,8 @@ def audit(
     `run` is a transformers.Trainer (and so one of TRL's), or the model of a loop of your own with its `loader`,
     `tokenizer` and `loss`: (model, inputs) -> loss tensor, where it is not `model(**inputs).loss`. `given` is the data
     before any preparation, which tells which field each token is from. `batches` micro-batches are looked at; `laws`
-    is quick, all, none, or names. Nothing of the run is changed, its random states neither. `settings` are select,
+    is quick, all, none, or names; `canary` sends a marked copy of the first row through the trainer's own preparation,
+    and tells of each text whether it is learned, read or lost. Nothing of the run is changed, its random states neither. `settings` are select,
     ignore and fail_on.
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
@@ -131,8 +137,32 @@ def audit(
     from truetune.checks.audit import audit as judge
     from truetune.spec.files import spec_of
 
-    record = record_of(run, loader, tokenizer, loss=loss, given=given, batches=batches, laws=laws)
+    record = record_of(run, loader, tokenizer, loss=loss, given=given, batches=batches, laws=laws, canary=canary)
     return judge([record], spec_of(settings, "truetune.audit"))
+
+
+def rehearse(
+    trainer: Any,
+    *,
+    given: Any = None,
+    batches: int = 8,
+    laws: str | Sequence[str] = "quick",
+    rows: int = 6,
+    **settings: Any,
+) -> RehearsalReport:
+    """Memorise a few rows with a miniature of the trainer's model on a CPU, and recite them as they will be served.
+
+    `trainer` is a transformers.Trainer (and so one of TRL's) that is about to train; it is as before afterwards.
+    `given`, `batches`, `laws` and `settings` are those of `audit`, which is part of it. `rows` are memorised.
+
+    Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
+    """
+    from truetune.rehearsal.here import record_of
+    from truetune.rehearsal.report import report
+    from truetune.spec.files import spec_of
+
+    spec = spec_of(settings, "truetune.rehearse")
+    return report([record_of(trainer, given=given, batches=batches, laws=laws, rows=rows)], spec)
 
 
 def encode(

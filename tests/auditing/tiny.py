@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,10 @@ def sft(rows: list[dict[str, Any]] | None = None, model_: Any = None, tokenizer_
 
 def dpo(rows: list[dict[str, Any]] | None = None, model_: Any = None, **settings: Any) -> Any:
     """TRL's DPOTrainer."""
+    policy = model_ or model()
     return DPOTrainer(
-        model_ or model(),
+        policy,
+        ref_model=None if hasattr(policy, "peft_config") else copy.deepcopy(policy),
         args=arguments(DPOConfig, **settings),
         train_dataset=Dataset.from_list(rows or pairs()),
         processing_class=tokenizer(),

@@ -47,7 +47,8 @@ class Sample:
     """By the attention mask; all where there is none"""
     positions: NDArray[np.int64] | None
     documents: NDArray[np.int64]
-    """Number of the document within this line, from 0; PAD for padding"""
+    """Number of the document within this line, from 0; PAD for padding. Documents that the batch does not part are
+    told by the rows they are from"""
     padding: NDArray[np.bool_]
     """Places behind or before all text: pads by position, attended or not"""
     source: NDArray[np.uint8]
@@ -56,11 +57,19 @@ class Sample:
     """Index in `fields` of the text that each token is from; -1 for template text, special tokens and padding"""
     fields: tuple[Field, ...]
     expected: NDArray[np.bool_] | None
-    """Must the model produce this token when served (the inference contract)? None where the row is not recognised"""
+    """Must the model produce this token when served (the inference contract)? None where nothing is recognised; of a
+    document in a pack that is not recognised, what is supervised"""
     pieces: tuple[str, ...]
     """What each id spells"""
     side: str = ""
     """`chosen` or `rejected` in a batch of pairs, `kl` for KTO's mismatched ones"""
+    placed_by: str = ""
+    """How most of it was placed: `rendering` (the ids are those of a row's own rendering), `fields` (the texts of given
+    rows stand in it), `markers` (the template's), or nothing"""
+    separated_by: tuple[str, ...] = ()
+    """Keys of the batch that part its documents (`position_ids`, `seq_idx`, `attention_mask`, ...)"""
+    cut: tuple[int, ...] = ()
+    """Indices in `fields` of the texts of which only a part stands here"""
 
     @cached_property
     def supervised(self) -> NDArray[np.bool_]:
@@ -69,8 +78,9 @@ class Sample:
 
     @property
     def place(self) -> str:
-        """`batch 0, line 2`, with the rank where there are several"""
-        return f"batch {self.batch}, line {self.line}" + (f" of rank {self.rank}" if self.rank else "")
+        """`batch 0, line 2`, with the side and the rank where there are several"""
+        side = f" ({self.side})" if self.side else ""
+        return f"batch {self.batch}, line {self.line}{side}" + (f" of rank {self.rank}" if self.rank else "")
 
     def text(self, start: int, end: int) -> str:
         """The tokens of a range as text."""

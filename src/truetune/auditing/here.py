@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,25 +14,21 @@ from truetune.probe.record import Record
 
 
 def record_of(
-    run: Any, loader: Any, tokenizer: Any, *, loss: Any, given: Any, batches: int, laws: str | Sequence[str]
+    run: Any, loader: Any, tokenizer: Any, *, loss: Any, given: Any, batches: int, laws: str | Sequence[str],
+    canary: bool = False,
 ) -> Record:
     """Raises UsageError where `run` is no trainer and there is no loader, or a law has no such name."""
-    from truetune.probe.laws import laws as known
-    from truetune.probe.laws import named
     from truetune.probe.observe import observe
     from truetune.probe.ready import ready
 
-    sets = {"none": (), "quick": named("quick"), "all": tuple(known())}
-    wanted = sets.get(laws, (laws,)) if isinstance(laws, str) else tuple(laws)
-    if unknown := set(wanted) - set(known()):
-        raise UsageError(f"laws: {', '.join(sorted(unknown))}: expected none, quick, all or of {', '.join(known())}")
     trainer = run if hasattr(run, "get_train_dataloader") else None
     if trainer is None and loader is None:
         raise UsageError(f"{type(run).__name__} is no trainer; give its data loader too: audit(model, loader)")
     folder = Path(tempfile.mkdtemp(prefix="truetune-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     model = run if trainer is None else trainer.model
     with ready(trainer, loader) as (loader, tokenizer_of_trainer):
         return observe(
             folder, model=model, loader=loader, tokenizer=tokenizer or tokenizer_of_trainer, trainer=trainer,
-            given=given, loss=loss, count=batches, laws=wanted,
+            given=given, loss=loss, count=batches, laws=laws, canary=canary,
         )  # fmt: skip

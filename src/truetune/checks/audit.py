@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from truetune.auditing.audit import Audit, Sample
+from truetune.auditing.audit import Audit
 from truetune.auditing.read import audit_of
 from truetune.checks.catalogue import AUDIT, choose
 from truetune.checks.findings import in_order
-from truetune.checks.report import Report, Subject
-from truetune.encoding.ledger import Ledger
+from truetune.checks.report import AuditReport as AuditReport
+from truetune.checks.report import Subject
 from truetune.probe.record import Record
 from truetune.spec.run import RunSpec
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditReport(Report):
-    """What reached the loss, and what is wrong with it."""
-
-    ledger: Ledger
-    """Tokens of the batches by source, without padding"""
-    padding: int
-    """Places of the batches that hold no text"""
-    samples: tuple[Sample, ...]
-    notes: tuple[str, ...] = ()
-    """What could not be looked at, and why"""
 
 
 def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport:
@@ -42,7 +28,9 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         ledger=subject.ledger,
         padding=sum(int(sample.padding.sum()) for sample in subject.samples),
         samples=subject.samples,
-        notes=tuple(note for record in records for note in record.facts["notes"]),
+        notes=tuple(dict.fromkeys(note for record in records for note in record.facts["notes"])),
+        laws=subject.laws,
+        canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )
 

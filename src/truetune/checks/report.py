@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from truetune.checks.findings import RANK, Finding
 from truetune.encoding.batch import Example
 from truetune.encoding.ledger import Ledger
 from truetune.spec.run import RunSpec, Severity
+
+if TYPE_CHECKING:
+    from truetune.auditing.audit import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,34 @@ class DataReport(Report):
     lengths: Lengths
     views: tuple[TokenView, ...]
     """The first example, and one of each finding's first case where it is near at hand."""
+
+    def _repr_html_(self) -> str:
+        from truetune.report.html import fragment
+
+        return fragment(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport(Report):
+    """What reached the loss in a real trainer, and what is wrong with it."""
+
+    ledger: Ledger
+    """Tokens of the batches by source, without padding"""
+    padding: int
+    """Places of the batches that hold no text"""
+    samples: tuple[Sample, ...]
+    """The lines of the batches, each token placed"""
+    notes: tuple[str, ...] = ()
+    """What could not be looked at, and why"""
+    laws: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By name: what was measured, or why it was not; see `truetune.probe.laws`"""
+    canary: tuple[dict[str, Any], ...] = ()
+    """path, role, text and seen (supervised, context, cut, lost) of each field of the marked row"""
+
+    @property
+    def batches(self) -> int:
+        """Micro-batches of all processes."""
+        return len({(sample.rank, sample.batch) for sample in self.samples})
 
     def _repr_html_(self) -> str:
         from truetune.report.html import fragment

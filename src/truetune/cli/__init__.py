@@ -14,10 +14,12 @@ import traceback
 import click
 
 import truetune
+from truetune.cli.auditing import run
 from truetune.cli.checking import check, diagnose, lint, show
 from truetune.cli.encoding import encode
 from truetune.cli.learning import demo, explain, rules
 from truetune.cli.planning import plan
+from truetune.cli.rehearsing import rehearse
 from truetune.errors import TruetuneError
 
 
@@ -70,5 +72,5 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (check, lint, diagnose, plan, show, encode, rules, explain, demo):
+for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse):
     commands.add_command(command)

@@ -63,8 +63,8 @@ class Delivery:
                 raise UsageError(f"{path}: can't be written: there is no folder {folder}")
         return made
 
-    def __call__(self, report: Report) -> int:
-        """Draw the report where it should go; gives the exit code."""
+    def __call__(self, report: Report, *, err: bool = False) -> int:
+        """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code."""
         if self.html is not None:
             from truetune.report.html import page
 
@@ -74,9 +74,9 @@ class Delivery:
         elif self.output_format == "terminal":
             from truetune.report.terminal import render_report
 
-            render_report(report, console(), verbose=self.verbose, quiet=self.quiet)
+            render_report(report, console(err=err), verbose=self.verbose, quiet=self.quiet)
         else:
-            click.echo(_encoded(self._drawn(report)))
+            click.echo(_encoded(self._drawn(report)), err=err)
         return int(report.failed())
 
     def _drawn(self, report: Report) -> str:
@@ -93,11 +93,11 @@ class Delivery:
         return as_text(report, verbose=self.verbose, quiet=self.quiet)
 
 
-def console() -> Console:
+def console(*, err: bool = False) -> Console:
     """The terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
 def _encoded(text: str) -> bytes:

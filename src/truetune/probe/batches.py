@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import ismethod
 from itertools import islice
 from typing import Any, NamedTuple
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from truetune.probe.still import still
+
+INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
+"""Attributes by which a data loader's parts hang together"""
 
 
 class Peeked(NamedTuple):
@@ -28,29 +31,43 @@ def peek(loader: DataLoader[Any], count: int) -> list[Peeked]:
 
     A data set that is its own iterator can't be looked at without taking its rows away: then there is none.
     """
-    dataset, collate = loader.dataset, loader.collate_fn or torch.utils.data.default_collate
-    if isinstance(dataset, IterableDataset) or loader.batch_sampler is None:
-        if isinstance(dataset, Iterator):
-            return []
-        with still(dataset):
-            return list(islice(_streamed(loader, collate), count))
-    holders = list(_chain(loader.batch_sampler))
-    with still(dataset, *holders) if hasattr(dataset, "__dict__") else still(*holders):
-        taken = []
-        for indices in islice(iter(loader.batch_sampler), count):
+    if isinstance(loader.dataset, Iterator):
+        return []
+    with still(*parts(loader)):
+        return list(islice(_batches(loader), count))
+
+
+def _batches(loader: DataLoader[Any]) -> Iterator[Peeked]:
+    dataset, collate = loader.dataset, loader.collate_fn
+    if isinstance(dataset, IterableDataset):
+        for batch in _mine(loader, _streamed(loader)):
+            yield Peeked(None, batch, _mapping(collate(batch if loader.batch_size else batch[0])))
+    elif loader.batch_sampler is None:
+        for index in loader.sampler:
+            row = dataset[index]
+            yield Peeked([index], [row], _mapping(collate(row)))  # type: ignore[arg-type]
+    else:
+        for indices in loader.batch_sampler:
             rows = _rows(dataset, list(indices))
-            taken.append(Peeked(list(indices), rows, _mapping(collate(rows))))
-        return taken
+            yield Peeked(list(indices), rows, _mapping(collate(rows)))
 
 
-def _streamed(loader: DataLoader[Any], collate: Any) -> Iterator[Peeked]:
+def _streamed(loader: DataLoader[Any]) -> Iterator[list[Any]]:
     rows = iter(loader.dataset)
     while batch := list(islice(rows, loader.batch_size or 1)):
-        yield Peeked(None, batch, _mapping(collate(batch)))
+        if len(batch) == (loader.batch_size or 1) or not loader.drop_last:
+            yield batch
+
+
+def _mine(loader: Any, batches: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    """accelerate's dispatcher reads in the first process, and gives each one its batch in turn."""
+    if not type(loader).__name__.startswith("DataLoaderDispatcher"):
+        return batches
+    return islice(batches, loader.state.process_index, None, loader.state.num_processes)
 
 
 def _rows(dataset: Any, indices: list[int]) -> list[Any]:
-    if hasattr(dataset, "__getitems__"):
+    if hasattr(dataset, "__getitems__") and dataset.__getitems__:
         return list(dataset.__getitems__(indices))
     return [dataset[i] for i in indices]
 
@@ -64,10 +81,16 @@ def _mapping(batch: Any) -> dict[str, Any]:
     return dict(zip(names, values, strict=False))
 
 
-def _chain(sampler: Any) -> Iterator[Any]:
-    """A batch sampler, and what it draws from."""
-    seen: list[Any] = []
-    while sampler is not None and sampler not in seen:
-        seen.append(sampler)
-        yield sampler
-        sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+def parts(loader: Any) -> list[Any]:
+    """A data loader's samplers, data sets and collators, whatever they are wrapped in: what `still` takes."""
+    found: dict[int, Any] = {}
+    waiting = [getattr(loader, name, None) for name in INSIDE]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list | tuple):
+            waiting.extend(part)
+        elif part is not None and id(part) not in found:
+            found[id(part)] = part
+            waiting.extend(vars(part).get(name) for name in INSIDE if hasattr(part, "__dict__"))
+            waiting.append(part.__self__ if ismethod(part) else None)
+    return list(found.values())

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from truetune.probe.batches import Peeked, peek
+from truetune.errors import UsageError
+from truetune.probe.batches import Peeked, parts, peek
 from truetune.probe.given import given_rows
-from truetune.probe.laws import Trial, measure
+from truetune.probe.laws import Trial, measure, named
+from truetune.probe.laws import laws as known
 from truetune.probe.record import Arrays, Record
+from truetune.probe.still import still
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "unsloth", "axolotl", "llamafactory")
 KINDS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
@@ -31,14 +37,16 @@ def observe(
     given: Any = None,
     loss: Any = None,
     count: int = 8,
-    laws: tuple[str, ...] = (),
+    laws: str | Sequence[str] = (),
+    canary: bool = False,
 ) -> Record:
     """Look at a run that is about to start; `folder` takes the tokenizer's files.
 
     `given` is the data set before the trainer's own preparation, where it is known; `loss` is (model, inputs) -> loss,
-    `laws` names those to be measured.
-    Raises what the user's own data set or collator raises.
+    `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's preparation.
+    Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """
+    names = wanted(laws)
     peeked = peek(loader, count)
     model = unwrapped(model)
     notes: list[str] = [] if peeked else ["the data set is an iterator of its own: no batch can be taken and put back"]
@@ -51,7 +59,7 @@ def observe(
             "world": getattr(getattr(trainer, "args", None), "world_size", 1),
             "versions": {name: getattr(sys.modules[name], "__version__", "") for name in PACKAGES
                          if name in sys.modules},
-            "trainer": _trainer(trainer, loader),
+            "trainer": {**_trainer(trainer, loader), "own_loss": loss is not None or _own_loss(trainer)},
             "args": _arguments(trainer),
             "model": model_facts(model),
             "tokenizer": _tokenizer(tokenizer, folder),
@@ -66,10 +74,26 @@ def observe(
         prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in peeked for row in batch.rows],
         tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
     )  # fmt: skip
-    if peeked and laws:
+    if peeked and names and record.facts["rank"] == 0:
         kind = record.facts["trainer"]["kind"]
-        record.facts["laws"] = measure(trial_of(model, peeked, loader, tokenizer, trainer, loss, kind), laws)
+        with still(*parts(loader)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            record.facts["laws"] = measure(trial_of(model, peeked, loader, tokenizer, trainer, loss, kind), names)
+    if canary:
+        from truetune.probe.canary import canaries
+
+        record.facts["canary"] = canaries(trainer, given)
+        notes += [f"canary: {note}" for note in [record.facts["canary"]["note"]] if note]
     return record
+
+
+def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of the laws to measure. Raises UsageError where there is none of such a name."""
+    sets = {"none": (), "quick": named("quick"), "all": tuple(known())}
+    names = sets.get(laws, (laws,)) if isinstance(laws, str) else tuple(laws)
+    if unknown := set(names) - set(known()):
+        raise UsageError(f"laws: {', '.join(sorted(unknown))}: expected none, quick, all or of {', '.join(known())}")
+    return names
 
 
 def trial_of(
@@ -124,14 +148,25 @@ def model_facts(model: Any) -> dict[str, Any]:
         "generation_config": plain(generation.to_dict()) if generation is not None else None,
         "attention": getattr(config, "_attn_implementation", None),
         "dtype": str(next(iter(p.dtype for _, p in named), "")).removeprefix("torch."),
-        "embedding_rows": into.weight.shape[0] if into is not None and hasattr(into, "weight") else None,
-        "output_rows": out.weight.shape[0] if out is not None and hasattr(out, "weight") else None,
-        "parameters": sum(p.numel() for _, p in named),
-        "trainable": sum(p.numel() for _, p in named if p.requires_grad),
+        "embedding_rows": _rows(into),
+        "output_rows": _rows(out),
+        "parameters": sum(_size(p) for _, p in named),
+        "trainable": sum(_size(p) for _, p in named if p.requires_grad),
         "trainable_names": [name for name, p in named if p.requires_grad],
         "adapter": {name: plain(value.to_dict()) for name, value in adapters.items()} if adapters else None,
         "accepts": list(inspect.signature(inner.forward).parameters),
     }
+
+
+def _rows(layer: Any) -> int | None:
+    """Of the whole matrix, also where DeepSpeed has cut it up; None where it is flat (FSDP) or there is none."""
+    weight = getattr(layer, "weight", None)
+    shape = getattr(weight, "ds_shape", getattr(weight, "shape", ()))
+    return int(shape[0]) if len(shape) == 2 else None
+
+
+def _size(parameter: Any) -> int:
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
 def _trainer(trainer: Any, loader: Any) -> dict[str, Any]:
@@ -144,6 +179,14 @@ def _trainer(trainer: Any, loader: Any) -> dict[str, Any]:
     return {"class": bases[0] if bases else None, "bases": bases, "kind": kind, "collator": name}
 
 
+def _own_loss(trainer: Any) -> bool:
+    """Does the user's own code compute the loss?"""
+    if trainer is None:
+        return False
+    home = str(getattr(type(trainer).compute_loss, "__module__", "")).partition(".")[0]
+    return getattr(trainer, "compute_loss_func", None) is not None or home not in (*PACKAGES, "swift")
+
+
 def _arguments(trainer: Any) -> dict[str, Any]:
     return plain(trainer.args.to_dict()) if trainer is not None else {}
 
@@ -152,7 +195,8 @@ def _tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if tokenizer is None or not hasattr(tokenizer, "save_pretrained"):
         return None
-    tokenizer.save_pretrained(str(folder / "tokenizer"))
+    with _unlogged():
+        tokenizer.save_pretrained(str(folder / "tokenizer"))
     return {
         "class": _name(type(tokenizer)),
         "padding_side": tokenizer.padding_side,
@@ -161,6 +205,17 @@ def _tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
         "eos": tokenizer.eos_token_id,
         "name": tokenizer.name_or_path,
     }
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """The run's log does not speak of files of ours."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _table(dataset: Any) -> dict[str, Any] | None:

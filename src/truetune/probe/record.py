@@ -21,7 +21,8 @@ class Record:
 
     - rank, world: of this process
     - versions: package -> version
-    - trainer: {class, bases, kind (sft, dpo, kto, orpo, reward, loop), collator}
+    - trainer: {class, bases, kind (sft, dpo, kto, orpo, reward, loop), collator,
+      own_loss (is it the user's own code?)}
     - args: the training arguments
     - model: {class, type, config, generation_config, attention, dtype, embedding_rows, output_rows, parameters,
       trainable, trainable_names, adapter, accepts (names of forward's arguments)}

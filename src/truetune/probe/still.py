@@ -1,40 +1,86 @@
-"""Looking without a trace: whatever is drawn or counted inside `still` is put back."""
+"""Looking without a trace: whatever is drawn, counted or set inside `still` is put back."""
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import torch
 
+DEVICES = ("cuda", "xpu", "npu")
+METHODS = ("__call__", "__getitem__", "__getitems__", "__iter__", "torch_call")
+SMALL = 65536
+"""Items of a container up to which its contents are kept"""
+Undo = Callable[[], Any]
+
 
 @contextmanager
 def still(*holders: Any) -> Iterator[None]:
-    """Restore the random states of Python, numpy, torch and all its devices, and of each holder (a sampler, a batch
-    sampler, a data set) the numbers and generators that it keeps."""
-    python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    kept = [(holder, _numbers(holder), _generators(holder)) for holder in holders]
+    """Restore the random states of Python, numpy, torch and all its devices; and of each holder (a sampler, a data
+    set, a collator) its attributes, its generators, those that its code names, and its small containers of numbers
+    and texts."""
+    undo = [*_everyones(), *(again for holder in holders for again in _of(holder))]
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(arrays)
-        torch.set_rng_state(cpu)
-        if devices is not None:
-            torch.cuda.set_rng_state_all(devices)
-        for holder, numbers, generators in kept:
-            vars(holder).update(numbers)
-            for generator, state in generators:
-                generator.set_state(state)
+        for again in undo:
+            again()
 
 
-def _numbers(holder: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(holder).items() if isinstance(value, int | float | None)}
+def _everyones() -> Iterator[Undo]:
+    yield _again(random.setstate, random.getstate())
+    yield _again(np.random.set_state, np.random.get_state())
+    yield _again(torch.set_rng_state, torch.get_rng_state())
+    for name in DEVICES:
+        device = getattr(torch, name, None)
+        if device is not None and device.is_available():
+            yield _again(device.set_rng_state_all, device.get_rng_state_all())
 
 
-def _generators(holder: Any) -> list[tuple[torch.Generator, torch.Tensor]]:
-    return [(value, value.get_state()) for value in vars(holder).values() if isinstance(value, torch.Generator)]
+def _of(holder: Any) -> Iterator[Undo]:
+    attributes = dict(vars(holder)) if hasattr(holder, "__dict__") else {}
+    if attributes:
+        yield lambda: (vars(holder).clear(), vars(holder).update(attributes))
+    for value in attributes.values():
+        if isinstance(value, dict | list | set | deque) and _plain(value):
+            yield _again(_refill, value, copy.copy(value))
+    for value in (*attributes.values(), *_named(holder)):
+        if isinstance(value, torch.Generator):
+            yield _again(value.set_state, value.get_state())
+        elif isinstance(value, random.Random):
+            yield _again(value.setstate, value.getstate())
+        elif isinstance(value, np.random.RandomState):
+            yield _again(value.set_state, value.get_state())
+        elif isinstance(value, np.random.Generator):
+            yield _again(setattr, value.bit_generator, "state", value.bit_generator.state)
+
+
+def _named(holder: Any) -> Iterator[Any]:
+    """What a function, or the methods by which a data set or collator is used, name outside themselves."""
+    functions = [getattr(type(holder), name, None) for name in METHODS]
+    for function in (holder, *functions):
+        if isinstance(function, FunctionType):
+            for cell in function.__closure__ or ():
+                with suppress(ValueError):  # not yet filled
+                    yield cell.cell_contents
+            yield from (function.__globals__.get(name) for name in function.__code__.co_names)
+
+
+def _again(act: Callable[..., Any], *state: Any) -> Undo:
+    return lambda: act(*state)
+
+
+def _plain(container: Any) -> bool:
+    values = container.values() if isinstance(container, dict) else container
+    return len(container) <= SMALL and all(isinstance(value, str | int | float | None) for value in values)
+
+
+def _refill(container: Any, before: Any) -> None:
+    container.clear()
+    container.extend(before) if hasattr(container, "extend") else container.update(before)

@@ -9,7 +9,8 @@ from typing import Any
 import truetune
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
-from truetune.checks.report import DataReport, Report
+from truetune.checks.report import AuditReport, DataReport, Report
+from truetune.report import audited
 
 SCHEMA = "truetune.report/1"
 
@@ -27,6 +28,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "spec": report.spec.model_dump(mode="json"),
         "subjects": [{"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects],
         **(_learned(report) if isinstance(report, DataReport) else {}),
+        **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
         "findings": [_finding(finding) for finding in report.findings],
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
@@ -57,6 +59,32 @@ def _learned(report: DataReport) -> dict[str, Any]:
             "lost_tokens": lengths.lost_tokens,
             "lost_supervised": lengths.lost_supervised,
         },
+    }
+
+
+def _audited(report: AuditReport) -> dict[str, Any]:
+    return {
+        "ledger": {
+            row.key: {"supervised": row.supervised, "context": row.context, "not_attended": row.hidden}
+            for row in audited.rows(report)
+        },
+        "batches": report.batches,
+        "lines": [
+            {
+                "rank": sample.rank,
+                "batch": sample.batch,
+                "line": sample.line,
+                "side": sample.side,
+                "placed_by": sample.placed_by,
+                "tokens": int((~sample.padding).sum()),
+                "supervised": int(sample.supervised.sum()),
+                "documents": int(sample.documents.max(initial=-1)) + 1,
+            }
+            for sample in report.samples
+        ],
+        "laws": audited.plain(report.laws),
+        "canary": audited.plain(report.canary),
+        "notes": list(report.notes),
     }
 
 

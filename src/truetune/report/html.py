@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
 
 import truetune
-from truetune.checks.report import DataReport, Lengths, Report, TokenView
+from truetune.checks.report import AuditReport, DataReport, Lengths, Report, TokenView
+from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Run, Source
+from truetune.report import audited
 from truetune.report.plot import svg
 from truetune.report.terminal import verdict
 from truetune.report.text import many, share, spell, visible
+
+if TYPE_CHECKING:
+    from truetune.auditing.audit import Sample
 
 TOKENS_OF_A_VIEW = 20_000
 TOKENS_OF_A_PAGE = 60_000
@@ -41,7 +46,8 @@ def page(report: Report) -> str:
 def fragment(report: Report) -> str:
     """The report as an HTML fragment, for notebooks."""
     learned = _learned(report) if isinstance(report, DataReport) and report.rows else None
-    return _template().render(report=report, learned=learned, style=_style())
+    seen = _audited(report) if isinstance(report, AuditReport) else None
+    return _template().render(report=report, learned=learned, seen=seen, style=_style())
 
 
 def _learned(report: DataReport) -> dict[str, Any]:
@@ -50,11 +56,62 @@ def _learned(report: DataReport) -> dict[str, Any]:
     return {
         "verdict": verdict(report).plain,
         "sources": _sources(report),
-        "bar": list(_bar(report)),
+        "bar": list(_bar(report.ledger)),
         "histogram": _histogram(report.lengths),
         "views": [_view(view, limit) for view in report.views],
         "viewed": {view.example.row.origin.row for view in report.views},
     }
+
+
+def _audited(report: AuditReport) -> dict[str, Any]:
+    """What is drawn of an audit; of each batch the first line, and of pairs the first of each side."""
+    rows = audited.rows(report)
+    first = {(s.rank, s.batch, s.side): s for s in reversed(report.samples)}
+    shown = sorted(first.values(), key=lambda s: (s.rank, s.batch, s.line))
+    limit = min(TOKENS_OF_A_VIEW, TOKENS_OF_A_PAGE // max(1, len(shown)))
+    return {
+        "verdict": audited.verdict(report),
+        "rows": rows,
+        "hidden": any(row.hidden for row in rows if row.key != "padding"),
+        "bar": list(_bar(report.ledger)),
+        "laws": audited.laws(report),
+        "untested": audited.untested(report),
+        "views": [_line(sample, limit) for sample in shown],
+    }
+
+
+def _line(sample: Sample, limit: int) -> dict[str, Any]:
+    tokens, supervised = many(len(sample.ids), "token"), int(sample.supervised.sum())
+    how = f", placed by {sample.placed_by}" if sample.placed_by else ""
+    cut = f"; the first {limit:,} are shown" if len(sample.ids) > limit else ""
+    return {"title": f"{sample.place}: {tokens}, {supervised:,} supervised{how}{cut}",
+            "tokens": list(_places(sample, limit))}  # fmt: skip
+
+
+def _places(sample: Sample, limit: int) -> Iterator[dict[str, Any]]:
+    """Each place of a line, with all that is known of it; what is learned and should not be, or the other way round,
+    is marked."""
+    expected: Sequence[bool] = sample.supervised.tolist() if sample.expected is None else sample.expected.tolist()
+    for i, piece in enumerate(sample.pieces[:limit]):
+        supervised, pad, owner = bool(sample.supervised[i]), bool(sample.padding[i]), int(sample.field[i])
+        kind = Source(int(sample.source[i]))
+        facts = [
+            f"id {sample.ids[i]}",
+            "padding" if pad else (sample.fields[owner].path if owner >= 0 else kind.label),
+            "supervised" if supervised else "context",
+            *(["must be learned" if expected[i] else "must not be learned"] if supervised != expected[i] else []),
+            *([] if sample.attended[i] else ["not attended"]),
+            *([f"position {sample.positions[i]}"] if sample.positions is not None else []),
+            *([f"document {sample.documents[i]}"] if not pad and sample.documents.max() > 0 else []),
+        ]
+        yield {
+            "key": "padding" if pad else kind.name.lower(),
+            "supervised": supervised,
+            "wrong": supervised != expected[i] and sample.labels is not None,
+            "title": " · ".join(facts),
+            "text": spell(piece),
+            "breaks": piece.count("\n"),
+        }
 
 
 @cache
@@ -92,9 +149,9 @@ def _sources(report: DataReport) -> list[dict[str, Any]]:
     ]
 
 
-def _bar(report: DataReport) -> Iterator[dict[str, Any]]:
+def _bar(ledger: Ledger) -> Iterator[dict[str, Any]]:
     """What is supervised, then the context, as parts of 1,000."""
-    rows, total, done = report.ledger.rows(), max(1, report.ledger.total), 0
+    rows, total, done = ledger.rows(), max(1, ledger.total), 0
     for kind, column in (("supervised", 1), ("context", 2)):
         for row in rows:
             if count := int(row[column]):

@@ -48,8 +48,8 @@ def to_sarif(report: Report) -> str:
 def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:
     detail = [finding.message, *finding.evidence, f"help: {finding.remedy}"]
     root = report.tokenizer if isinstance(report, DataReport) else ""
-    locations = [_location(case, root) for case in finding.cases]
     whole = root or (report.subjects[0].path if report.subjects else "")
+    locations = [_location(case, root, whole) for case in finding.cases]
     return {
         "ruleId": finding.code,
         "ruleIndex": place[finding.code],
@@ -59,11 +59,11 @@ def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str
     }
 
 
-def _location(case: Case, root: str) -> dict[str, Any]:
-    """A place in a row's file, in a source, or in a file of the tokenizer's folder, `root`."""
+def _location(case: Case, root: str, whole: str) -> dict[str, Any]:
+    """A place in a row's file, in a source, or in a file of the tokenizer's folder, `root`; else what was looked at."""
     if case.origin is not None:
         return _file(case.origin.file, case.origin.line, text=case.text)
-    name = case.file or ""
+    name = case.file or ("" if root else whole)
     inside = Path(root) / name
     return _file(name if not root or Path(name).is_file() else str(inside), case.line, case.column, case.text)
 

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from truetune.checks.catalogue import find, page, rules
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import DataReport, Report, Subject
+from truetune.checks.report import AuditReport, DataReport, Report, Subject
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
+from truetune.report import audited
 from truetune.report.text import clip, many, share, visible, wrap
 from truetune.spec.run import Severity
 
@@ -33,6 +34,8 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
             _say(console, verdict(learned, console.width))
         if verbose and learned:
             _say(console, _facts(learned, console.width))
+        if isinstance(report, AuditReport):
+            _say(console, audited.verdict_text(report, console.width))
         _say(console)
     notes = [finding for finding in report.findings if finding.severity == "info" and not verbose]
     for finding in report.findings:
@@ -46,6 +49,8 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
         _say(console)
     if learned:
         _learned(learned, console)
+    if isinstance(report, AuditReport):
+        audited.render_audited(report, console, verbose)
     _say(console, summary(report))
 
 
@@ -99,6 +104,8 @@ def summary(report: Report) -> Text:
         parts.append(Text(many(counts["info"], "note")))
     rows = report.rows if isinstance(report, DataReport) else 0
     looked = many(rows, "row") if rows else many(max(1, len(report.subjects)), "subject")
+    if isinstance(report, AuditReport):
+        looked = many(len(report.samples), "line")
     text = Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):

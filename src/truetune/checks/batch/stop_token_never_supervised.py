@@ -42,6 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
+from truetune.checks.batch.answers import judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
@@ -55,7 +56,7 @@ class StopTokenNeverSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found = [(sample, int(i)) for sample in self.subject.samples for i in _stops(sample)]
+        found = [(sample, i) for sample in judged(self.subject) for i in _stops(sample)]
         masked = [(sample, i) for sample, i in found if not sample.supervised[i]]
         if not masked:
             return

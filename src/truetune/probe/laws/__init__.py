@@ -17,6 +17,8 @@ from typing import Any, Literal
 import torch
 
 Cost = Literal["quick", "whole"]
+SECONDS = 120.0
+"""After so long no further quick law is begun"""
 
 
 class Untested(Exception):
@@ -69,20 +71,46 @@ def named(*costs: Cost) -> tuple[str, ...]:
     return tuple(name for name, law in laws().items() if law.COST in costs)
 
 
-def measure(trial: Trial, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}."""
-    known = laws()
-    return {name: _outcome(known[name], trial) for name in names}
+def measure(trial: Trial, names: Iterable[str], seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
+    """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}.
+
+    Model and trainer are as before after each law. No quick law is begun once `seconds` have passed.
+    """
+    known, started = laws(), time.perf_counter()
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        if known[name].COST == "quick" and time.perf_counter() - started > seconds:
+            found[name] = {"untested": f"the laws before it took {seconds:.0f} s, the limit", "seconds": 0.0}
+        else:
+            found[name] = _outcome(known[name], trial)
+    return found
 
 
 def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
+    from truetune.probe.laws.restore import as_before
+
     started = time.perf_counter()
     found: dict[str, Any]
     try:
-        made = law.measure(trial)
+        if out_of_reach(trial.model):
+            raise Untested("the weights are not all in this process: sharded, or on no device")
+        with as_before(trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer):
+            made = law.measure(trial)
         found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
     except Untested as reason:
         found = {"untested": str(reason)}
+    except torch.OutOfMemoryError:
+        found = {"untested": "the device ran out of memory"}
     except Exception as error:
         found = {"untested": f"it raised {type(error).__name__}: {str(error)[:300]}"}
+    if "memory" in found.get("untested", "") and torch.cuda.is_available():
+        torch.cuda.empty_cache()
     return found | {"seconds": round(time.perf_counter() - started, 3)}
+
+
+def out_of_reach(model: torch.nn.Module) -> bool:
+    """Are weights sharded over processes (ZeRO-3, FSDP), or not in memory?"""
+    return any(
+        p.numel() == 0 or p.device.type == "meta" or hasattr(p, "ds_id") or type(p).__name__ == "DTensor"
+        for p in model.parameters()
+    )

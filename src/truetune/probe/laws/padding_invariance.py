@@ -1,4 +1,4 @@
-"""Padding changes nothing: the logits of a row's own tokens are the same with more padding, on either side."""
+"""Padding changes nothing: the logits of a row's own tokens are the same with more padding."""
 
 from __future__ import annotations
 
@@ -7,49 +7,48 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
-from truetune.probe.laws.tolerance import difference, tolerance
+from truetune.probe.laws.forward import allowed, batch_with_ids, documents, logits, padding_side, stacked
+from truetune.probe.laws.packs import packed
+from truetune.probe.laws.tolerance import routed_difference
 
 COST: Cost = "quick"
 AMOUNTS = (1, 7)
-LONGEST = 256
-"""Tokens of the row that is used"""
+ROWS = 3
 
 
 def measure(trial: Trial) -> Measured:
-    """Logits of one row alone against the same row padded on the tokenizer's side."""
+    """Logits of rows alone against those of the same rows padded on the side where the trainer pads, and on the left
+    with positions that do not count the pads, as generation gives them."""
     if trial.tokenizer is None or trial.tokenizer.pad_token_id is None:
         raise Untested("there is no pad token")
-    ids = _row(trial)
-    alone = _logits(trial.model, ids, torch.ones_like(ids))
+    if packed(batch_with_ids(trial)):
+        raise Untested("the batches are packed, without padding")
+    rows = _unequal(documents(trial))
+    alone = [logits(trial.model, {"input_ids": row[None], "attention_mask": torch.ones_like(row)[None]})[0]
+             for row in rows]  # fmt: skip
+    side = padding_side(trial) or "right"
     worst: dict[str, float] = {}
     for amount in AMOUNTS:
-        left = trial.tokenizer.padding_side == "left"
-        padded, mask = (_pad(x, amount, value, left) for x, value in ((ids, trial.tokenizer.pad_token_id),
-                                                                     (torch.ones_like(ids), 0)))  # fmt: skip
-        logits = _logits(trial.model, padded, mask)
-        kept = logits[:, amount:] if left else logits[:, : ids.shape[1]]
-        worst[f"{amount} {trial.tokenizer.padding_side}"] = difference(alone, kept)
-    return Measured(max(worst.values()), tolerance(trial.model), "relative difference of logits", {"by padding": worst})
+        worst[f"{amount} more on the {side}"] = _apart(trial, rows, alone, stacked(trial, rows, side, amount))
+    left: dict[str, Any] = stacked(trial, rows, "left", AMOUNTS[-1])
+    left["position_ids"] = (left["attention_mask"].cumsum(-1) - 1).clamp_min(0)
+    worst["left, as in generation"] = _apart(trial, rows, alone, left)
+    evidence = {"by padding": worst, "rows": len(rows), "longest": len(rows[0])}
+    first = {"input_ids": rows[0][None], "attention_mask": torch.ones_like(rows[0])[None]}
+    explained = allowed(trial.model, first, alone[0][None])
+    return Measured(_largest(worst.values()), explained, "relative difference of logits", evidence)
 
 
-def _row(trial: Trial) -> torch.Tensor:
-    batch: dict[str, Any] = next((b for b in trial.batches if "input_ids" in b), {})
-    if not batch:
-        raise Untested("no batch has input_ids")
-    ids: torch.Tensor = batch["input_ids"][0]
-    return ids[batch["attention_mask"][0] != 0 if "attention_mask" in batch else slice(None)][None, :LONGEST]
+def _unequal(rows: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The longest row, the shortest, and one between."""
+    return list({len(row): row for row in (rows[0], rows[len(rows) // 2], rows[-1])}.values())
 
 
-def _pad(x: torch.Tensor, amount: int, value: int, left: bool) -> torch.Tensor:
-    return torch.nn.functional.pad(x, (amount, 0) if left else (0, amount), value=value)
+def _apart(trial: Trial, rows: list[torch.Tensor], alone: list[torch.Tensor], padded: dict[str, torch.Tensor]) -> float:
+    found = logits(trial.model, padded)
+    own = [found[i][padded["attention_mask"][i] != 0] for i in range(len(rows))]
+    return _largest(routed_difference(a, b, trial.model) for a, b in zip(alone, own, strict=True))
 
 
-@torch.no_grad()
-def _logits(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    training = model.training
-    model.eval()
-    try:
-        logits: torch.Tensor = model(input_ids=ids, attention_mask=mask).logits
-        return logits
-    finally:
-        model.train(training)
+def _largest(values: Any) -> float:
+    return float(torch.tensor(list(values), dtype=torch.float64).max())

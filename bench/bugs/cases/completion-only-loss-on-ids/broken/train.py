@@ -1,0 +1,9 @@
+from trl import SFTConfig, SFTTrainer
+
+from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, tokenizer
+
+rows = encoded(chats())
+rows = [{"input_ids": row["input_ids"]} for row in rows]
+settings = arguments(SFTConfig, completion_only_loss=True)
+trainer = SFTTrainer(model(), args=settings, train_dataset=table(rows), processing_class=tokenizer())
+trainer.train()

@@ -1,0 +1,17 @@
+from transformers import DataCollatorForSeq2Seq, Trainer
+
+from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, tokenizer
+
+tok = tokenizer()
+pad = DataCollatorForSeq2Seq(tok)
+
+
+def collate(rows):
+    batch = pad(rows)
+    return batch
+
+
+trainer = Trainer(
+    model(), arguments(), data_collator=collate, train_dataset=table(encoded(chats())), processing_class=tok
+)
+trainer.train()

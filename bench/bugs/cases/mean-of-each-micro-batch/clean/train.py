@@ -1,0 +1,25 @@
+import torch.nn.functional as F
+from transformers import DataCollatorForSeq2Seq, Trainer
+
+from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, tokenizer
+
+
+class OwnLoss(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        wanted = labels[:, 1:].flatten()
+        loss = F.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), wanted, reduction="sum")
+        loss = loss / (num_items_in_batch or (wanted != -100).sum())
+        return (loss, outputs) if return_outputs else loss
+
+
+tok = tokenizer()
+trainer = OwnLoss(
+    model(),
+    arguments(gradient_accumulation_steps=2),
+    data_collator=DataCollatorForSeq2Seq(tok),
+    train_dataset=table(encoded(chats())),
+    processing_class=tok,
+)
+trainer.train()

@@ -1,0 +1,8 @@
+from trl import SFTConfig, SFTTrainer
+
+from bench.bugs.inputs.runs import arguments, chats, encoded, model, table, tokenizer
+
+rows = table(encoded(chats())).select_columns("input_ids")
+settings = arguments(SFTConfig, packing=True, max_length=128)
+trainer = SFTTrainer(model(), args=settings, train_dataset=rows, processing_class=tokenizer())
+trainer.train()

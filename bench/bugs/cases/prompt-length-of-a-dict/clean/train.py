@@ -1,0 +1,21 @@
+from transformers import DataCollatorForSeq2Seq, Trainer
+
+from bench.bugs.inputs.runs import arguments, chats, model, table, tokenizer
+
+tok = tokenizer()
+
+
+def encode(row):
+    prompt = tok.apply_chat_template(row["messages"][:1], add_generation_prompt=True, return_dict=False)
+    whole = tok.apply_chat_template(row["messages"], return_dict=False)[:-1]
+    return {"input_ids": whole, "labels": [-100] * len(prompt) + whole[len(prompt) :]}
+
+
+trainer = Trainer(
+    model(),
+    arguments(),
+    data_collator=DataCollatorForSeq2Seq(tok),
+    train_dataset=table(chats()).map(encode, remove_columns="messages"),
+    processing_class=tok,
+)
+trainer.train()

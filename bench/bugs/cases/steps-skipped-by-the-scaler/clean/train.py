@@ -1,0 +1,13 @@
+import torch
+from trl import SFTConfig, SFTTrainer
+
+from bench.bugs.inputs.runs import arguments, completions, model, table, tokenizer
+
+llama = model()
+trainer = SFTTrainer(
+    llama.to(torch.float16),
+    args=arguments(SFTConfig, learning_rate=1e-3),
+    train_dataset=table(completions()),
+    processing_class=tokenizer(),
+)
+trainer.train()

@@ -1,0 +1,160 @@
+"""Training scripts run in forks of one warm process, which has imported torch, transformers, peft and trl already.
+
+A case that is run (`truetune run -- python train.py`) takes most of its time to import its libraries. Here each script
+runs in a fork of its own, up to the first step, with the same hook, record and rules as below the command, which `--processes` takes instead.
+
+python -m bench.bugs.warm     a server: one line of JSON a request ({folder, words, seconds}), one line an answer
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import runpy
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+ROOT = Path(__file__).parents[2]
+
+
+class Reached(BaseException):
+    """A trainer is about to take its first step; no `except Exception` of a script stops it."""
+
+
+class Warm:
+    """A server, and the calls that it answers one after the other."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.bugs.warm"], cwd=ROOT, text=True, env=environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def ask(self, words: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
+        """{findings, error} of `truetune WORDS`, called in a folder."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        request = {"folder": str(folder), "words": list(words), "seconds": seconds}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline() or '{"error": "the warm process ended"}')
+        return answer
+
+    def close(self) -> None:
+        """End the server."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+def environment(runs: bool = True) -> dict[str, str]:
+    """Of a call of truetune; where it `runs` a script, the script can import the tests' tiny models."""
+    import truetune
+
+    paths = (str(Path(truetune.__file__).parents[1]), *([str(ROOT)] if runs else []))
+    return {**os.environ, "NO_COLOR": "1", **(QUIET if runs else {}), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def serve() -> None:
+    """Answer until the input ends."""
+    import peft  # noqa: F401
+    import torch
+    import trl.experimental.kto
+    import trl.experimental.orpo  # noqa: F401
+    from trl import DPOTrainer, KTOTrainer, RewardTrainer, SFTTrainer  # noqa: F401
+
+    from tests.auditing import tiny  # noqa: F401
+
+    torch.set_num_threads(1)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        out.write(json.dumps(_forked(json.loads(line))) + "\n")
+
+
+def _forked(request: dict[str, Any]) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()
+        with os.fdopen(writer, "w") as pipe:
+            pipe.write(json.dumps(_run(request)))
+        os._exit(0)
+    os.close(writer)
+    until, text = time.monotonic() + request["seconds"], b""
+    while (left := until - time.monotonic()) > 0 and select.select([reader], [], [], left)[0]:
+        piece = os.read(reader, 1 << 16)
+        if not piece:
+            break
+        text += piece
+    else:
+        os.killpg(child, signal.SIGKILL)
+    os.close(reader)
+    os.waitpid(child, 0)
+    try:
+        return dict(json.loads(text))
+    except ValueError:
+        return {"error": f"no answer in {request['seconds']} s"}
+
+
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    """The script up to its first step, and what truetune says there."""
+    import truetune.probe.session
+    from truetune.probe.hook import begin
+
+    os.chdir(request["folder"])
+    middle = request["words"].index("--")
+    words, (_, script, *arguments) = request["words"][:middle], request["words"][middle + 1 :]
+    sys.argv = [script, *arguments]
+    said = io.StringIO()
+    truetune.probe.session.tell = _reached
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            begin(json.dumps(_orders(words)), lambda name, act: act(), lambda act: act())
+            runpy.run_path(script, run_name="__main__")
+    except Reached as reached:
+        return _judged(reached.args[0])
+    except BaseException:
+        return {"error": traceback.format_exc()[-600:]}
+    return {"error": f"the script ended before it reached a trainer: {said.getvalue()[-200:]}"}
+
+
+def _orders(words: Sequence[str]) -> dict[str, Any]:
+    """What the command of these words tells the hook."""
+    told = dict(pairwise(words))
+    folder = tempfile.mkdtemp(prefix="truetune-")
+    mode = "rehearse" if words[0] == "rehearse" else "audit"
+    return {"mode": mode, "batches": int(told.get("--batches", 8)), "laws": told.get("--laws", "quick"),
+            "canary": "--canary" in words, "folder": folder}  # fmt: skip
+
+
+def _reached(message: dict[str, Any], orders: dict[str, Any]) -> str:
+    raise Reached(message)
+
+
+def _judged(message: dict[str, Any]) -> dict[str, Any]:
+    from truetune.checks.audit import audit
+    from truetune.probe.record import read
+    from truetune.report.as_json import as_dict
+
+    if "failed" in message:
+        return {"error": message["failed"]}
+    return {"findings": list(as_dict(audit([read(Path(message["folder"]))]))["findings"])}
+
+
+if __name__ == "__main__":
+    serve()

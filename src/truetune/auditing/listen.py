@@ -1,0 +1,114 @@
+"""The parent's ear: processes of a run tell where their record is, and wait until all of them have been judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from truetune.probe.record import Record, read
+
+Judge = Callable[[Sequence[Record]], bool]
+"""The records of one run's processes -> may it go on?"""
+PATIENCE = 300.0
+"""Seconds from the first process of a run to its last; then it is judged with those that came"""
+
+
+@dataclass
+class _Group:
+    expected: int
+    arrived: list[tuple[Connection, Record | None]] = field(default_factory=list)
+    timer: threading.Timer | None = None
+    judged: bool = False
+
+
+class Ear:
+    """Listens in a thread of its own. `judge` is called there, for one group of processes at a time."""
+
+    def __init__(self, folder: Path, judge: Judge, complain: Callable[[str], None]) -> None:
+        self.authkey = secrets.token_bytes(32)
+        path = str(folder / "ear")
+        unix = hasattr(os, "getuid") and len(path) < 100
+        self._listener = Listener(path if unix else ("127.0.0.1", 0), authkey=self.authkey)
+        self.address: Any = self._listener.address
+        self._judge, self._complain = judge, complain
+        self._groups: dict[str, _Group] = {}
+        self._lock = threading.RLock()
+        self._open = True
+        self.judged = 0
+        """Groups that were judged"""
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        """Judge what waits for others that will not come, and hear no more."""
+        with self._lock:
+            self._open = False
+            for group in self._groups.values():
+                self._conclude(group)
+        self._listener.close()
+
+    def _listen(self) -> None:
+        while self._open:
+            try:
+                connection = self._listener.accept()
+            except Exception:  # one that knows no key, or the listener's end
+                continue
+            threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+
+    def _hear(self, connection: Connection) -> None:
+        try:
+            said = json.loads(connection.recv_bytes(1 << 16))
+            name, expected, failed = json.dumps(said["group"]), int(said["expected"]), said.get("failed")
+            record = None if failed else read(Path(said["folder"]))
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            self._complain(f"a process of the run can't be understood: {error!r}")
+            connection.close()
+            return
+        if failed:
+            self._complain(f"the run can't be looked at: {failed}")
+        with self._lock:
+            group = self._groups.setdefault(name, _Group(expected))
+            if group.judged:
+                _answer(connection, go=True)
+                return
+            group.arrived.append((connection, record))
+            if len(group.arrived) >= group.expected:
+                self._conclude(group)
+            elif group.timer is None:
+                group.timer = threading.Timer(PATIENCE, self._conclude, (group,))
+                group.timer.daemon = True
+                group.timer.start()
+
+    def _conclude(self, group: _Group) -> None:
+        with self._lock:
+            if group.judged:
+                return
+            group.judged = True
+            if group.timer is not None:
+                group.timer.cancel()
+            if len(group.arrived) < group.expected:
+                self._complain(f"{len(group.arrived)} of {group.expected} processes came: judged with these")
+            records = [record for _, record in group.arrived if record is not None]
+            go = True
+            try:
+                if records:
+                    self.judged += 1
+                    go = self._judge(records)
+            except Exception as error:
+                self._complain(f"the audit failed, the run goes on: {type(error).__name__}: {error}")
+            for connection, _ in group.arrived:
+                _answer(connection, go=go)
+
+
+def _answer(connection: Connection, *, go: bool) -> None:
+    try:
+        connection.send_bytes(b"go" if go else b"stop")
+        connection.close()
+    except OSError:
+        pass

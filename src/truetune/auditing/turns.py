@@ -1,0 +1,111 @@
+"""Turns: what the model must produce when served, where no rendering tells it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.renderings import is_answer
+from truetune.render.probes import ANSWER, QUESTION, Probes, chat
+from truetune.render.rendering import Source
+
+SHORTEST = 4
+"""Characters of a marker without a control token"""
+
+
+class Range(NamedTuple):
+    """A range of a line whose rows were looked for in its text."""
+
+    ids: NDArray[np.int64]
+    pieces: tuple[bytes, ...]
+    source: NDArray[np.uint8]
+
+
+def marker_of(probes: Probes | None) -> bytes:
+    """What the template writes before every answer, in prompts and in history; empty where there is no such thing."""
+    if probes is None or probes.template is None:
+        return b""
+    prompt = probes.text(chat(QUESTION), add_generation_prompt=True)
+    whole = probes.text(chat(QUESTION, ANSWER))
+    if prompt is None or whole is None or QUESTION not in prompt or ANSWER not in whole or QUESTION not in whole:
+        return b""
+    asked = probes.text(chat(QUESTION)) or ""
+    behind = prompt.rindex(QUESTION) + len(QUESTION)
+    opening = prompt[len(asked) :] if prompt != asked and prompt.startswith(asked) else prompt[behind:]
+    before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
+    count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
+    shared = opening[:count]
+    return (shared if len(shared.strip()) >= SHORTEST else opening).strip(" ").encode()
+
+
+def after_markers(part: Range, marker: bytes) -> list[int]:
+    """The tokens that begin behind a marker."""
+    if len(marker) < SHORTEST:
+        return []
+    text = b"".join(part.pieces)
+    begins = np.cumsum([0, *map(len, part.pieces)])
+    found, at = [], text.find(marker)
+    while at >= 0:
+        first = int(np.searchsorted(begins[:-1], at + len(marker)))
+        if first < len(part.ids):
+            found.append(first)
+        at = text.find(marker, at + len(marker))
+    return found
+
+
+def mark_stops(part: Range, stops: frozenset[int]) -> None:
+    """The first stop token behind an answer becomes STOP; so does the one that ends plain text."""
+    last, is_stop = Source.TEMPLATE, np.isin(part.ids, list(stops))
+    answers = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
+    for i in np.flatnonzero((part.source != Source.TEMPLATE) | is_stop).tolist():
+        if is_stop[i]:
+            if last in answers or (last is Source.TEXT and i + 1 == len(part.ids)):
+                part.source[i] = Source.STOP
+            last = Source.TEMPLATE
+        else:
+            last = Source(int(part.source[i]))
+
+
+def by_fields(part: Range, marks: list[int], prompt: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(tokens,) what is expected: from the first token of each answer, or what the template writes behind its marker,
+    through the stop token; without one to the last token of the answer.
+
+    `prompt` marks the answers that the row gives as part of its prompt.
+    """
+    answer = is_answer(part.source) & ~prompt
+    expected = np.zeros(len(part.ids), np.bool_)
+    first = last = -1
+    for i in np.flatnonzero(part.source != Source.TEMPLATE).tolist():
+        kind = part.source[i]
+        if answer[i]:
+            first = _opened(part.source, marks, i) if first < 0 else first
+            last = i
+        elif first >= 0:
+            expected[first : (i if kind == Source.STOP else last) + 1] = True
+            first = -1
+    if first >= 0:
+        expected[first : last + 1] = True
+    return expected
+
+
+def _opened(source: NDArray[np.uint8], marks: list[int], first: int) -> int:
+    """The token behind the marker before an answer, where only template text stands between."""
+    mark = max((mark for mark in marks if mark <= first), default=first)
+    return mark if (source[mark:first] == Source.TEMPLATE).all() else first
+
+
+def by_markers(part: Range, marks: list[int], stops: frozenset[int]) -> NDArray[np.bool_]:
+    """(tokens,) what is expected: from behind each marker through the next stop token, which becomes STOP."""
+    expected = np.zeros(len(part.ids), np.bool_)
+    ends = np.flatnonzero(np.isin(part.ids, list(stops)))
+    for mark, following in zip(marks, [*marks[1:], len(part.ids)], strict=True):
+        stop = next((int(end) for end in ends if mark <= end < following), None)
+        end = following if stop is None else stop + 1
+        expected[mark:end] = True
+        inside = part.source[mark:end]
+        inside[np.isin(inside, (Source.TEMPLATE, Source.TEXT))] = Source.ASSISTANT
+        if stop is not None:
+            part.source[stop] = Source.STOP
+    return expected

@@ -1,0 +1,52 @@
+"""The audit as a callback, for scripts and notebooks that make their own trainer."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+import torch
+from transformers import TrainerCallback
+
+import truetune
+from truetune.errors import TruetuneError
+from truetune.probe.hook import trainer_of
+
+
+class AuditCallback(TrainerCallback):
+    """Audits the run when its first `train()` begins, and prints the report to stderr.
+
+    `given`, `batches`, `laws` and the other settings are those of `truetune.audit`. With `on_error="stop"` it raises a
+    TruetuneError where a process has findings at or above `fail_on`; every process of the run raises it then.
+    `report` is the AuditReport of this process afterwards.
+    """
+
+    def __init__(self, *, on_error: Literal["stop", "warn"] = "stop", **settings: Any) -> None:
+        self.on_error, self.settings = on_error, settings
+        self.report: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Called by the trainer when model, optimizer and data loader are ready."""
+        if self.report is not None:
+            return
+        self.report = truetune.audit(trainer_of(), parts.get("train_dataloader"), **self.settings)
+        failed = self.report.failed()
+        if failed or args.process_index == 0:
+            _draw(self.report)
+        if self.on_error == "stop" and _anywhere(failed, args.device):
+            raise TruetuneError("the audit stopped the run: its findings stand above, or with another process's")
+
+
+def _draw(report: Any) -> None:
+    from truetune.report.terminal import as_text
+
+    print(as_text(report), file=sys.stderr)
+
+
+def _anywhere(failed: bool, device: Any) -> bool:
+    """In any process of the run."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return failed
+    flag = torch.tensor(float(failed), device=device)
+    torch.distributed.all_reduce(flag)
+    return bool(flag)

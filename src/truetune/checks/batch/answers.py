@@ -1,0 +1,140 @@
+"""Answers: what a served model must produce, found in the batches, and what is supervised of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import PAD, Audit, Sample
+from truetune.auditing.fields import conversation_of
+from truetune.data.formats import NEEDS
+from truetune.render.rendering import Source
+
+PROMPT = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT, Source.TOOLS)
+CONTENT = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
+LIMITS = ("max_length", "max_seq_length", "max_seq_len", "cutoff_len", "sequence_len")
+"""Names of the setting that cuts rows"""
+MANY = 3
+"""So many documents of one length, none longer, stand for a limit that no setting names"""
+SHOWN = 10
+"""Tokens shown around a place"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One assistant turn in a line: its tokens are `start` to `end`, without the stop token."""
+
+    sample: Sample
+    document: int
+    turn: int
+    """Which answer of its document, from 0"""
+    start: int
+    end: int
+    stop: int | None
+    """Place of the stop token behind it"""
+    last: bool
+    """Is it the last answer of its document?"""
+
+    @property
+    def supervised(self) -> NDArray[np.bool_]:
+        return self.sample.supervised[self.start : self.end]
+
+    @property
+    def content(self) -> NDArray[np.bool_]:
+        """(end - start,) is the token the answer's own text, not the template's?"""
+        return np.isin(self.sample.source[self.start : self.end], CONTENT)
+
+
+def judged(audit: Audit) -> Iterator[Sample]:
+    """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault."""
+    for sample in audit.samples:
+        if sample.labels is not None and sample.side != "kl" and not sample.padding.all():
+            own = sample.labels[sample.supervised] == sample.ids[sample.supervised]
+            if own.size == 0 or own.mean() > 0.5:
+                yield sample
+
+
+def recognised(audit: Audit) -> list[Sample]:
+    """The judged lines whose rows are known."""
+    return [sample for sample in judged(audit) if sample.expected is not None]
+
+
+def answers(sample: Sample, stops: frozenset[int]) -> list[Answer]:
+    """In order. Plain text has none."""
+    found: list[Answer] = []
+    if sample.expected is None:
+        return found
+    for document in np.unique(sample.documents[sample.documents != PAD]).tolist():
+        runs = [
+            (start, end)
+            for start, end in stretches(sample.expected & (sample.documents == document))
+            if np.isin(sample.source[start:end], CONTENT).any()
+        ]
+        for turn, (start, end) in enumerate(runs):
+            stop = _stop(sample, start, end, stops)
+            last = turn == len(runs) - 1
+            found.append(Answer(sample, document, turn, start, end if stop is None else min(end, stop), stop, last))
+    return found
+
+
+def _stop(sample: Sample, start: int, end: int, stops: frozenset[int]) -> int | None:
+    """The stop token that ends an expected stretch, or stands right behind it."""
+    inside = [i for i in range(start, end) if sample.source[i] == Source.STOP]
+    if inside:
+        return inside[0]
+    behind = end < len(sample.ids) and sample.documents[end] == sample.documents[end - 1]
+    return end if behind and not sample.padding[end] and int(sample.ids[end]) in stops else None
+
+
+def all_answers(audit: Audit) -> list[Answer]:
+    """Those of the recognised lines."""
+    return [answer for sample in recognised(audit) for answer in answers(sample, audit.stops)]
+
+
+def prompt(sample: Sample) -> NDArray[np.bool_]:
+    """(tokens,) what the user, the system and the tools say; beside the template's markers any text but the answers."""
+    asked = np.isin(sample.source, [int(kind) for kind in PROMPT]) & ~sample.padding
+    if sample.placed_by == "markers":
+        asked |= (sample.source == Source.TEXT) & np.array([not piece.isspace() for piece in sample.pieces])
+    return np.asarray(asked if sample.expected is None else asked & ~sample.expected)
+
+
+def stretches(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where runs of True begin and end: (tokens,)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
+
+
+def length(sample: Sample) -> int:
+    """Tokens of a line without padding."""
+    return int((~sample.padding).sum())
+
+
+def limit(audit: Audit) -> int | None:
+    """The length at which rows are cut, where the settings say so; else one that several documents share as longest."""
+    args: dict[str, Any] = audit.facts["args"]
+    named = next((args[name] for name in LIMITS if isinstance(args.get(name), int)), None)
+    if named is not None:
+        return int(named)
+    lengths = [n for sample in audit.samples for n in np.bincount(sample.documents[sample.documents != PAD]).tolist()]
+    longest = max(lengths, default=0)
+    return longest if len(set(lengths)) > 1 and lengths.count(longest) >= MANY else None
+
+
+def format_of(audit: Audit) -> str | None:
+    """The format of the given rows, by their columns where none is at hand; None where they are not known."""
+    row = next((row for record in audit.records for row in record.rows), None)
+    if row is not None and (talk := conversation_of(row, 0)):
+        return talk.format
+    data = audit.facts["data"]
+    columns = [name for table in (data["given"], data["prepared"]) if table for name in table["columns"] or ()]
+    return next((name for name, needed in NEEDS.items() if set(needed) <= set(columns)), None)
+
+
+def around(sample: Sample, place: int) -> str:
+    """The tokens around a place, as text."""
+    return repr(sample.text(max(place - SHOWN, 0), min(place + SHOWN // 2, len(sample.ids))))

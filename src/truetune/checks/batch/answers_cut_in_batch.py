@@ -1,0 +1,100 @@
+"""Answers are cut off at the length limit.
+
+## What it does
+
+Counts the lines of the real batches that are exactly as long as the limit (the trainer's argument, else the length
+that many lines share) and whose last token is a supervised part of an answer, not its stop token. Lines longer than
+the limit are counted too: there it is not applied.
+
+## Why it is bad
+
+Cut answers teach the model to stop in the middle, or never: long answers run on, short ones stop. The limit is often
+a default that nobody chose (1024 in TRL).
+
+## Example
+
+```python
+run = sft(rows, max_length=30)
+```
+
+## Use instead
+
+```python
+run = sft(rows, max_length=128)
+```
+
+## Fix safety
+
+There is no automatic fix: raise the limit, or leave the long rows out.
+
+## References
+
+- huggingface/trl#2400, huggingface/trl#6003, unslothai/unsloth#2904
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Sample
+from truetune.checks.batch.lines import documents, is_chat, is_packed
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+NAMES = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
+MANY = 3
+"""So many lines of one length, none longer, stand for a limit"""
+SEVERE = 0.2
+SHOWN = 12
+
+
+class AnswersCutInBatch(BatchRule):
+    code = "TT023"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
+        whole = [(sample, *document) for sample in self.subject.samples for document in documents(sample)]
+        answers = [(sample, start, end) for sample, start, end in whole if is_chat(sample, start, end, ends)]
+        limit, known = self._limit([end - start for _, start, end in whole])
+        cut = [
+            (sample, end) for sample, start, end in answers if end - start == limit and self._is_cut(sample, start, end)
+        ]
+        if cut and (known or len(cut) >= MANY):
+            yield self.finding(
+                f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens: they have no stop token",
+                "raise the length limit, or leave out the rows that do not fit",
+                severity="error" if len(cut) > SEVERE * len(answers) else "warning",
+                evidence=[] if known else [f"no argument names a limit; {len(cut)} lines share the length {limit}"],
+                cases=[Case(f"{sample.place} ends with {sample.text(end - SHOWN, end)!r}") for sample, end in cut],
+                count=len(cut),
+                total=len(answers),
+            )
+        longer = [(sample, end - start) for sample, start, end in whole if known and end - start > limit]
+        if longer and not is_packed(self.subject):
+            yield self.finding(
+                f"{len(longer)} of {len(whole)} lines are longer than the limit of {limit} tokens: it is not applied",
+                "cut or leave out long rows where they are tokenized; the trainer takes prepared rows as they are",
+                severity="warning",
+                cases=[Case(f"{sample.place}: {length} tokens") for sample, length in longer],
+                count=len(longer),
+                total=len(whole),
+            )
+
+    def _limit(self, lengths: list[int]) -> tuple[int, bool]:
+        """The limit in tokens, and whether an argument names it; -1 where there is none."""
+        args = self.subject.facts["args"]
+        for name in NAMES:
+            if isinstance(value := args.get(name), int) and value > 0:
+                return value, True
+        longest = max(lengths, default=-1)
+        return (longest, False) if Counter(lengths)[longest] >= MANY else (-1, False)
+
+    def _is_cut(self, sample: Sample, start: int, end: int) -> bool:
+        """Is there supervised text behind the last stop token?"""
+        stops = np.flatnonzero(np.isin(sample.ids[start:end], list(self.subject.stops)))
+        behind = start + int(stops[-1]) + 1 if len(stops) else start
+        return bool(sample.supervised[end - 1]) and bool(sample.text(behind, end).strip())

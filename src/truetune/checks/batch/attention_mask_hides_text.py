@@ -1,0 +1,99 @@
+"""The attention mask hides text, not only padding.
+
+## What it does
+
+Looks for tokens with attention 0 that are no padding: they stand between attended ones, or are no run of the pad token.
+It says where the attention mask is the loss mask.
+
+## Why it is bad
+
+The two masks mean different things. A prompt that is hidden can't be read by the answer that is learned; an answer
+that is hidden is learned from places that see nothing of it.
+
+## Example
+
+```python
+data = encoded(rows)
+for row in data:
+    row["attention_mask"] = [int(label != -100) for label in row["labels"]]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), data,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+data = encoded(rows)
+for row in data:
+    row["attention_mask"] = [1] * len(row["labels"])
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), data,
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: mask labels with -100, and attend to all that is no padding.
+
+## References
+
+- huggingface/transformers#13914, Blaizzy/mlx-vlm#1392
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import Sample
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+SHOWN = 12
+
+
+class AttentionMaskHidesText(BatchRule):
+    code = "TT025"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        pad = (self.subject.facts["tokenizer"] or {}).get("pad")
+        hidden = [(sample, places) for sample in self.subject.samples if (places := _hidden(sample, pad)).any()]
+        if not hidden:
+            return
+        count = sum(int(places.sum()) for _, places in hidden)
+        yield self.finding(
+            f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0 and are no padding",
+            "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
+            evidence=_meaning([sample for sample, _ in hidden]),
+            cases=[
+                Case(
+                    f"{sample.place}: hidden from token {(at := int(np.argmax(places)))} on: "
+                    f"{sample.text(at, at + SHOWN)!r}"
+                )
+                for sample, places in hidden
+            ],  # fmt: skip
+            count=len(hidden),
+            total=len(self.subject.samples),
+        )
+
+
+def _hidden(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
+    """(tokens,) Is it text with attention 0? A run of one id at either end of a line is padding."""
+    hidden = ~sample.attended & (sample.ids != pad)
+    if hidden.any():
+        for order in (slice(None), slice(None, None, -1)):
+            ids, unseen = sample.ids[order], ~sample.attended[order]
+            run = np.logical_and.accumulate(unseen & (ids == ids[0]))
+            if run.sum() > 1 or unseen.sum() == 1:
+                hidden[order] &= ~run
+    return np.asarray(hidden)
+
+
+def _meaning(samples: list[Sample]) -> Iterator[str]:
+    text = [sample.attended | sample.supervised | (_hidden(sample, None)) for sample in samples]
+    if all((s.attended[t] == s.supervised[t]).all() for s, t in zip(samples, text, strict=True)):
+        yield "the attention mask is the loss mask: the prompts are hidden"
+    elif all(not (s.attended & s.supervised).any() for s in samples):
+        yield "the attention mask hides just what is learned"

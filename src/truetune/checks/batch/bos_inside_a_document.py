@@ -1,0 +1,106 @@
+"""A BOS token stands between a prompt and its answer.
+
+## What it does
+
+Looks in the real batches for a BOS token in front of an answer, or between two texts of one row, where the template
+writes none. A BOS behind a stop token, where another document begins, is no finding.
+
+## Why it is bad
+
+BOS says that nothing came before: the model learns to answer after a break that is not there when it is served. It
+comes from prompt and answer that are tokenized one by one, as home-made preference data often are.
+
+## Example
+
+```python
+tokenizer.bos_token = "<|endoftext|>"
+data = encoded(rows)
+for row in data:
+    start = next(i for i, label in enumerate(row["labels"]) if label != -100)
+    for key in row:
+        row[key] = [*row[key][:start], tokenizer.bos_token_id, *row[key][start:]]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), data,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+tokenizer.bos_token = "<|endoftext|>"
+data = encoded(rows)
+for row in data:
+    row["input_ids"], row["labels"] = [tokenizer.bos_token_id, *row["input_ids"]], [-100, *row["labels"]]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), data,
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: tokenize the answer with `add_special_tokens=False`.
+
+## References
+
+- axolotl-ai-cloud/axolotl#1616, huggingface/trl#1073, huggingface/trl#1025
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Audit, Sample
+from truetune.checks.batch.lines import documents
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.render.probes import chat
+from truetune.render.rendering import Source
+
+AROUND = 5
+
+
+class BosInsideADocument(BatchRule):
+    code = "TT021"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        tokenizer = self.subject.facts["tokenizer"] or {}
+        bos = tokenizer.get("bos")
+        if bos is None or bos in (tokenizer.get("pad"), *self.subject.stops) or _written_by_template(self.subject):
+            return
+        found = [(sample, i) for sample in self.subject.samples for i in _inside(sample, bos, self.subject.stops)]
+        if found:
+            lines = len({id(sample) for sample, _ in found})
+            yield self.finding(
+                f"{lines} of {len(self.subject.samples)} lines have a BOS token (id {bos}) between prompt and answer",
+                "tokenize answers with add_special_tokens=False, or prompt and answer together",
+                cases=[Case(f"{sample.place}: {sample.text(i - AROUND, i + AROUND)!r}") for sample, i in found],
+                count=lines,
+                total=len(self.subject.samples),
+            )
+
+
+def _written_by_template(audit: Audit) -> bool:
+    """Does the template write BOS in other places than the start?"""
+    if audit.probes is None or "bos" not in audit.probes.tokenizer.special:
+        return False
+    bos = audit.probes.tokenizer.special["bos"].token
+    text = audit.probes.text([*chat("one", "two"), *chat("three", "four")]) or ""
+    return bos in text[1:]
+
+
+def _inside(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int]:
+    """BOS where an answer begins, or between texts of the same row."""
+    for start, end in documents(sample):
+        for i in np.flatnonzero(sample.ids[start + 1 : end - 1] == bos) + start + 1:
+            if int(sample.ids[i - 1]) in (*stops, bos):
+                continue
+            begins = sample.supervised[i + 1] and not sample.supervised[start:i].any()
+            if begins or sample.source[i + 1] == Source.ASSISTANT or _same_row(sample, start, int(i), end):
+                yield int(i)
+
+
+def _same_row(sample: Sample, start: int, place: int, end: int) -> bool:
+    before = {sample.fields[f].row for f in sample.field[start:place].tolist() if f >= 0}
+    after = {sample.fields[f].row for f in sample.field[place:end].tolist() if f >= 0}
+    return len(before | after) == 1 and before == after

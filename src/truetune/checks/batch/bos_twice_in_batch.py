@@ -1,0 +1,78 @@
+"""Documents begin with two BOS tokens.
+
+## What it does
+
+Looks at the ids of the real batches, and counts the places where a BOS token follows a BOS token.
+
+## Why it is bad
+
+The model has never seen two of them: large models answer worse after it, and it differs from what is served. It comes
+from a template that writes BOS and a tokenizer that adds it again, and the loss shows nothing.
+
+## Example
+
+```python
+tokenizer.bos_token = "<|endoftext|>"
+text = [{"text": tokenizer.bos_token * 2 + tokenizer.apply_chat_template(row["messages"], tokenize=False)}
+        for row in rows]
+run = sft(text, tokenizer_=tokenizer)
+```
+
+## Use instead
+
+```python
+tokenizer.bos_token = "<|endoftext|>"
+text = [{"text": tokenizer.bos_token + tokenizer.apply_chat_template(row["messages"], tokenize=False)} for row in rows]
+run = sft(text, tokenizer_=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: tokenize rendered text with `add_special_tokens=False`, or let the template be applied by
+the trainer.
+
+## References
+
+- huggingface/trl#1400, huggingface/trl#3328, vllm-project/vllm#16976
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Sample
+from truetune.checks.batch.lines import documents
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+SHOWN = 8
+
+
+class BosTwiceInBatch(BatchRule):
+    code = "TT020"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        bos = (self.subject.facts["tokenizer"] or {}).get("bos")
+        if bos is None:
+            return
+        ends = bos in self.subject.stops
+        found = [(sample, i) for sample in self.subject.samples for i in _doubled(sample, bos, ends=ends)]
+        if found:
+            total = sum(len(documents(sample)) for sample in self.subject.samples)
+            yield self.finding(
+                f"{len(found)} places of the batches hold two BOS tokens in a row (id {bos}; {total} documents)",
+                "tokenize rendered text with add_special_tokens=False, or take BOS out of the template",
+                cases=[Case(f"{sample.place}: {sample.text(i, i + SHOWN)!r}") for sample, i in found],
+                count=len(found),
+            )
+
+
+def _doubled(sample: Sample, bos: int, *, ends: bool) -> list[int]:
+    """Places of the first of two; where BOS also ends documents, only at the start of the line."""
+    is_bos = (sample.ids == bos) & ~sample.padding
+    first = np.flatnonzero(is_bos[:-1] & is_bos[1:] & (sample.documents[:-1] == sample.documents[1:])).tolist()
+    begin = int(np.argmin(sample.padding))
+    return [i for i in first if i == begin or not ends]

@@ -1,0 +1,88 @@
+"""A text of a marked row reaches nothing.
+
+## What it does
+
+Sends a copied row, in which each text holds a string of its own, through the trainer's own preparation and collator
+(`canary=True`, `--canary`). It fires where the string of a turn, or of a column that sounds like part of the prompt,
+is in no batch, and where the formatting function writes it and it is not there: then the function is not used.
+
+## Why it is bad
+
+A dropped system prompt, an unmapped context or an ignored formatting function shows in no log: the model learns
+another task than the one in the file.
+
+## Example
+
+```python
+rows = [{**row, "notes": f"Written down by keeper {i}"} for i, row in enumerate(rows)]
+given = datasets.Dataset.from_list(rows)
+run = trl.SFTTrainer(model, args=arguments(trl.SFTConfig), train_dataset=given, processing_class=tokenizer,
+                     formatting_func=lambda row: "Notes: " + row["notes"])
+canary = True
+```
+
+## Use instead
+
+```python
+rows = [{"notes": f"Written down by keeper {i}"} for i, row in enumerate(rows)]
+given = datasets.Dataset.from_list(rows)
+run = trl.SFTTrainer(model, args=arguments(trl.SFTConfig), train_dataset=given, processing_class=tokenizer,
+                     formatting_func=lambda row: "Notes: " + row["notes"])
+canary = True
+```
+
+## Fix safety
+
+There is no automatic fix: take the `messages` column out where a formatting function is meant, or map the column.
+
+## References
+
+- huggingface/trl#2915, huggingface/trl#3140, hiyouga/LLaMA-Factory#7592
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.batch.canaries import LOST, Text, answers, texts
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rows.unused_columns import TELLING
+from truetune.checks.rule import BatchRule
+
+
+class CanaryFieldLost(BatchRule):
+    code = "TT039"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        every = texts(self.subject)
+        ignored = [text for text in every if text.formatted and text.seen == LOST]
+        if ignored:
+            yield self.finding(
+                f"the formatting function is not used: {len(ignored)} texts that it writes are in no batch",
+                "take the columns out that the trainer prefers (messages, prompt, completion), or format the rows "
+                "before they are given to it",
+                cases=[Case(text.shown) for text in ignored],
+                count=len(ignored),
+                total=len(every),
+            )
+        elif lost := [text for text in every if text.seen == LOST and self._matters(text, every)]:
+            yield self.finding(
+                f"{len(lost)} of {len(every)} texts of a marked row reach no batch: "
+                + ", ".join(text.path for text in lost),
+                "map these columns or turns into the prompt, or take them out of the rows",
+                severity="warning",
+                cases=[Case(text.shown) for text in lost],
+                count=len(lost),
+                total=len(every),
+            )
+
+    @staticmethod
+    def _matters(text: Text, every: list[Text]) -> bool:
+        """A turn of a conversation that is used, or a column whose name tells that it is to be read."""
+        if text in answers(every):
+            return False
+        if not any(other.column == text.column and other.seen != LOST for other in every):
+            return text.column.lower() in TELLING
+        return bool(text.role) and re.search(r"\]\.(content|value)", text.path) is not None

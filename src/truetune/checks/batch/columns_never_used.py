@@ -1,0 +1,136 @@
+"""Columns of the rows hold text, or weights, that reach no batch.
+
+## What it does
+
+Takes the given rows that are recognised in the real batches, and looks for the text of each of their columns there.
+Weights are looked for among the columns that reach the collator. Ids, sources, scores and dates are left alone.
+
+## Why it is bad
+
+A `system`, `context` or `reasoning` column that nobody maps is lost without a word, and the model learns to answer
+without what the answer was made from. `remove_unused_columns` takes weights away before the loss sees them.
+
+## Example
+
+```python
+for i, row in enumerate(rows):
+    row["system"] = f"You count the fruit of a shop in the harbour, which is shop {i}."
+given = datasets.Dataset.from_list(rows)
+run = sft(rows)
+```
+
+## Use instead
+
+```python
+for i, row in enumerate(rows):
+    row["messages"].insert(0, {"role": "system", "content": f"You count the fruit of shop {i}."})
+    row["source"] = f"https://example.org/the/shop/at/the/harbour/{i}.html"
+given = datasets.Dataset.from_list(rows)
+run = sft(rows)
+```
+
+## Fix safety
+
+There is no automatic fix: whether a column belongs into the prompt is your decision.
+
+## References
+
+- hiyouga/LLaMA-Factory#7592, huggingface/transformers#43598, huggingface/trl#1186
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.auditing.audit import Audit
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rows.unused_columns import TELLING
+from truetune.checks.rule import BatchRule
+
+WEIGHTS = frozenset(("weight", "weights", "loss_weight", "loss_weights", "sample_weight", "sample_weights"))
+QUIET = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
+RECOGNISED = 12
+"""Characters of a text by which its row is recognised"""
+LONG, WORDS = 40, 6
+"""A text of so many characters and words is no id, source or date"""
+BEGIN = 24
+MOSTLY = 0.8
+
+
+class ColumnsNeverUsed(BatchRule):
+    code = "TT032"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        unused = _unused(self.subject)
+        for severity, telling in (("warning", True), ("info", False)):
+            mine = {name: text for name, text in unused.items() if (name.lower() in TELLING) is telling}
+            mine = {name: text for name, text in mine.items() if telling or _is_prose(text)}
+            if mine:
+                yield self.finding(
+                    f"columns of the given rows whose text is in no batch: {', '.join(mine)}",
+                    "write them into the messages or the prompt, or take them out of the rows",
+                    severity="warning" if severity == "warning" else "info",
+                    cases=[Case(f"{name}: {text[:60]!r}") for name, text in mine.items()],
+                )
+        data = self.subject.facts["data"]
+        given = set((data["given"] or {}).get("columns") or ()) & WEIGHTS
+        keys = {name for record in self.subject.records for batch in record.batches for name in batch}
+        if lost := sorted(given - set(data["used"]) - keys):
+            yield self.finding(
+                f"the rows have {', '.join(lost)}, which reaches neither collator nor loss",
+                "set remove_unused_columns=False, and use the weights in a collator and a loss of your own",
+                severity="warning",
+            )
+
+
+def _unused(audit: Audit) -> dict[str, str]:
+    """Columns of which no text is in the lines of its row, in none of the recognised rows; with one of their texts."""
+    lines: dict[tuple[int, int], list[str]] = {}
+    for sample in audit.samples:
+        for row in {found.row for found in sample.fields if len(found.text.strip()) >= RECOGNISED}:
+            lines.setdefault((sample.rank, row), []).append(_plain(sample.text(0, len(sample.ids))))
+    seen: set[str] = set()
+    texts: dict[str, str] = {}
+    for record in audit.records:
+        for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):
+            if mine := lines.get((int(record.facts["rank"]), number)):
+                for column, text in _texts(given):
+                    texts.setdefault(column, text)
+                    if column not in seen and any(_stands_in(text, line) for line in mine):
+                        seen.add(column)
+    return {name: text for name, text in texts.items() if name not in seen and name not in QUIET}
+
+
+def _texts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((column, text) for column, value in row.items() for text in _strings(value))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The texts in a column, without the roles of messages."""
+    if isinstance(value, str) and value.strip():
+        yield value
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            if key not in ("role", "from"):
+                yield from _strings(item)
+
+
+def _stands_in(text: str, line: str) -> bool:
+    """Does the line begin to say it, or hold most of its words (a list or JSON is written anew)?"""
+    plain = _plain(text)
+    words = set(re.findall(r"\w{5,}", plain))
+    if plain[:BEGIN] in line:
+        return True
+    return len(words) > 1 and sum(word in line for word in words) >= MOSTLY * len(words)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_prose(text: str) -> bool:
+    return len(text) >= LONG and len(text.split()) >= WORDS

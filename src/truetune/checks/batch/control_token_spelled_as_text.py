@@ -1,0 +1,101 @@
+"""A control token of the chat template is in the batches as ordinary text, spelled by several tokens.
+
+## What it does
+
+Looks for the names of the template's control tokens in the text of the first batches, where no single token stands for
+them. Names that the rows themselves contain are not counted.
+
+## Why it is bad
+
+The model learns to spell `<|im_end|>` letter by letter. Serving waits for the one id, which never comes, and its
+prompts hold ids that the model has not seen in training.
+
+## Example
+
+```python
+tokenizer.split_special_tokens = True
+texts = [tokenizer.apply_chat_template(row["messages"], tokenize=False) for row in rows]
+made = [{"input_ids": ids, "labels": ids} for ids in tokenizer(texts, split_special_tokens=True)["input_ids"]]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), made,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the rows are tokenized in the user's program.
+
+## References
+
+- huggingface/transformers#29279, huggingface/transformers#47822
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from truetune.auditing.audit import Audit, Sample
+from truetune.checks.batch.answers import judged
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+MARKER = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>|\[/?INST\]")
+"""What is a control token in all templates that write it"""
+
+
+class ControlTokenSpelledAsText(BatchRule):
+    code = "TT015"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        names = _names(self.subject)
+        samples = list(judged(self.subject))
+        found = [(sample, *place) for sample in samples for name in names for place in _spelled(sample, name)]
+        lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in found}
+        if not lines or 2 * len(lines) < len(samples):
+            return
+        control = {name for _, name, *_ in found if self._is_control(name)}
+        yield self.finding(
+            f"{len(found)} control tokens in {len(lines)} of {len(samples)} lines are spelled by several tokens",
+            "tokenize with the model's own tokenizer, and without split_special_tokens" if control else
+            "add them as special tokens and train their embeddings, or use the template of this model",
+            severity="error" if control else "warning",
+            evidence=[f"{name}: {'one id in this tokenizer' if name in control else 'no token of this tokenizer'}"
+                      for name in sorted({name for _, name, *_ in found})],
+            cases=[
+                Case(f"{sample.place}: {' '.join(repr(piece) for piece in sample.pieces[start:end])}")
+                for sample, _, start, end in found[:MAX_CASES]
+            ],
+            count=len(found),
+        )  # fmt: skip
+
+    def _is_control(self, name: str) -> bool:
+        probes = self.subject.probes
+        return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
+
+
+def _names(audit: Audit) -> list[str]:
+    """Markers that the template writes and no given row contains."""
+    text = (audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None) or ""
+    rows = json.dumps([record.rows for record in audit.records], ensure_ascii=False)
+    return [name for name in dict.fromkeys(MARKER.findall(text)) if name not in rows]
+
+
+def _spelled(sample: Sample, name: str) -> Iterator[tuple[str, int, int]]:
+    """(name, first token, one past the last) wherever the text holds the name and no one token does."""
+    text, begins = "".join(sample.pieces), [0]
+    for piece in sample.pieces:
+        begins.append(begins[-1] + len(piece))
+    for match in re.finditer(re.escape(name), text):
+        inside = [i for i in range(len(sample.pieces)) if begins[i] < match.end() and begins[i + 1] > match.start()]
+        if len(inside) > 1:
+            yield name, inside[0], inside[-1] + 1

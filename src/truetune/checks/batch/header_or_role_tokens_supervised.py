@@ -1,0 +1,97 @@
+"""Template text around the answers is in the loss.
+
+## What it does
+
+Counts the tokens that the chat template writes before an answer (the role header) or behind its stop token (the marker
+of the next turn) and that have a label. White space behind a stop token, which TRL supervises, is not counted, and
+where the prompts themselves are in the loss `prompt-supervised` says so instead.
+
+## Why it is bad
+
+The model learns to write what the serving prompt holds already: answers begin with `assistant` once more, or go on
+with the next turn's marker. It means that the spans begin too early or end too late.
+
+## Example
+
+```python
+made = encoded(rows)
+for row in made:
+    first = next(i for i, label in enumerate(row["labels"]) if label >= 0)
+    row["labels"][first - 3 : first] = row["input_ids"][first - 3 : first]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), made,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the labels are made in the user's program.
+
+## References
+
+- NVIDIA-NeMo/Automodel#3352, QwenLM/Qwen#446, NVIDIA-NeMo/Speech#16284
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import Sample
+from truetune.checks.batch.answers import answers, prompt, recognised, stretches
+from truetune.checks.batch.masks import explained
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.rendering import Source
+
+
+class HeaderOrRoleTokensSupervised(BatchRule):
+    code = "TT004"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found, total = [], 0
+        for sample in recognised(self.subject):
+            turns = answers(sample, self.subject.stops)
+            if turns and int((prompt(sample) & sample.supervised).sum()) <= 1:
+                total += len(turns)
+                found += [(sample, start, end) for start, end in stretches(_template(sample, self.subject.stops))]
+        if not found or explained(self.subject):
+            return
+        tokens = sum(end - start for _, start, end in found)
+        yield self.finding(
+            f"{tokens} template tokens around {total} answers are in the loss",
+            "let the supervised span begin with the first token behind the generation prompt, and end with the stop "
+            "token",
+            cases=[
+                Case(f"{sample.place}: a label on {sample.text(start, end)!r} in {_context(sample, start, end)!r}")
+                for sample, start, end in found[:MAX_CASES]
+            ],
+            count=tokens,
+        )
+
+
+def _template(sample: Sample, stops: frozenset[int]) -> NDArray[np.bool_]:
+    """Supervised template tokens that are no stop token, no part of an answer, and not the space behind a stop."""
+    flags = (sample.source == Source.TEMPLATE) & sample.supervised & ~sample.padding & ~np.isin(sample.ids, list(stops))
+    if sample.expected is not None:
+        flags &= ~sample.expected
+    for start, end in stretches(flags):
+        space = start
+        while space < end and not sample.text(space, space + 1).strip():
+            space += 1
+        if start and int(sample.ids[start - 1]) in stops:
+            flags[start:space] = False
+    return np.asarray(flags)
+
+
+def _context(sample: Sample, start: int, end: int) -> str:
+    return sample.text(max(start - 4, 0), min(end + 4, len(sample.ids)))

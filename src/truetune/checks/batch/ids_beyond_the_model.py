@@ -1,0 +1,83 @@
+"""Ids or labels of the batches have no row in the model.
+
+## What it does
+
+Compares the ids of the real batches with the rows of the model's embedding, and the labels with those of its output.
+
+## Why it is bad
+
+On a GPU it ends with a device-side assert far from the cause, or reads memory of something else. It comes from tokens
+that were added without a resize, or a tokenizer of another model.
+
+## Example
+
+```python
+small = model.__class__(model.config.__class__(**{**model.config.to_dict(), "vocab_size": 64}))
+run = transformers.Trainer(small, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: `model.resize_token_embeddings(len(tokenizer))`, or the tokenizer of this model.
+
+## References
+
+- huggingface/transformers#23401, huggingface/transformers#33325
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.render.rendering import IGNORED
+
+SEEN = ("pixel_values", "images", "input_features", "audio_values")
+"""With images or sounds an id may be a place for them"""
+
+
+class IdsBeyondTheModel(BatchRule):
+    code = "TT028"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        model = self.subject.facts["model"]
+        if any(name in batch for name in SEEN for record in self.subject.records for batch in record.batches):
+            return
+        for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
+            limit = _rows(rows, model["config"])
+            found = [
+                (sample, int(values[wrong][0]), int(wrong.sum()))
+                for sample in self.subject.samples
+                for values in [sample.ids if what == "id" else sample.labels]
+                if values is not None
+                for wrong in [((values < 0) | (values >= limit)) & ((values != IGNORED) | (what == "id"))]
+                if limit and wrong.any()
+            ]
+            if found:
+                count = sum(number for _, _, number in found)
+                yield self.finding(
+                    f"{count} {what}s of the batches are not in the model: it has {limit:,} rows",
+                    "model.resize_token_embeddings(len(tokenizer)), or take the tokenizer of this model",
+                    cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in found],
+                    count=count,
+                    total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
+                )
+
+
+def _rows(rows: int | None, config: dict[str, Any]) -> int:
+    """Of the weight in memory or by its config: sharding may leave a part, or nothing, of the weight here."""
+    text = config.get("text_config") or {}
+    return max(rows or 0, config.get("vocab_size") or 0, text.get("vocab_size") or 0) if rows is not None else 0

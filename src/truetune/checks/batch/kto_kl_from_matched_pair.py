@@ -1,0 +1,103 @@
+"""KTO's mismatched batch holds the pairs themselves.
+
+## What it does
+
+Compares each row of the batch that estimates KTO's KL term with the row that it was made from. An answer that several
+rows of the batch share is no finding.
+
+## Why it is bad
+
+The KL term is to be taken from prompts with answers of others. From matched pairs it is far too high, and takes the
+signal away. Batches of one row, or an answer left over in the middle of a reversed list, do it.
+
+## Example
+
+```python
+import copy
+
+data = [{"prompt": p["prompt"], "completion": p["chosen"], "label": i % 2 == 0} for i, p in enumerate(pairs())]
+data = datasets.Dataset.from_list(data)
+run = trl.KTOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.KTOConfig), train_dataset=data,
+                     processing_class=tokenizer)
+run.train_dataset = run.train_dataset.map(lambda row: {"KL_completion_ids": row["completion_ids"]})
+```
+
+## Use instead
+
+```python
+import copy
+
+data = [{"prompt": p["prompt"], "completion": p["chosen"], "label": i % 2 == 0} for i, p in enumerate(pairs())]
+data = datasets.Dataset.from_list(data)
+run = trl.KTOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.KTOConfig), train_dataset=data,
+                     processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: use batches of two rows or more, and a trainer that rotates the answers.
+
+## References
+
+- huggingface/trl#1911, huggingface/trl#2153, hiyouga/LlamaFactory#7509
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.probe.record import Arrays
+
+MANY = 0.25
+NAMES = (
+    ("KL_input_ids", "input_ids"),
+    ("KL_completion_input_ids", "completion_input_ids"),
+    ("kl_input_ids", "input_ids"),
+)
+
+
+class KtoKlFromMatchedPair(BatchRule):
+    code = "TT036"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        matched = [
+            (number, line, equal)
+            for record in self.subject.records
+            for number, batch in enumerate(record.batches)
+            for line, equal in enumerate(_matched(batch))
+        ]
+        wrong = [(number, line) for number, line, equal in matched if equal]
+        if wrong:
+            yield self.finding(
+                f"{len(wrong)} of {len(matched)} rows of the KL batches are the pair that they were made from",
+                "use batches of two rows or more, and a trainer that rotates the answers within a batch",
+                severity="error" if len(wrong) >= MANY * len(matched) else "warning",
+                cases=[Case(f"batch {number}, line {line}: prompt and answer are its own") for number, line in wrong],
+                count=len(wrong),
+                total=len(matched),
+            )
+
+
+def _matched(batch: Arrays) -> Iterator[bool]:
+    """Does each KL row equal its own row? No, where more than one row has that answer."""
+    for name, own in NAMES:
+        if name in batch and own in batch and len(batch[name]) == len(batch[own]):
+            answers = [_kept(batch, own, i, answer=True) for i in range(len(batch[own]))]
+            shared = Counter(answers)
+            for i, answer in enumerate(answers):
+                equal = _kept(batch, name, i) == _kept(batch, own, i)
+                yield equal and shared[answer] == 1
+            return
+
+
+def _kept(batch: Arrays, name: str, line: int, *, answer: bool = False) -> bytes:
+    """The ids of a line without padding; of its answer alone where the batch tells it."""
+    mask = batch.get(name.replace("input_ids", "completion_mask" if answer else "attention_mask"))
+    ids = batch[name][line]
+    return np.ascontiguousarray(ids if mask is None else ids[mask[line] != 0]).tobytes()

@@ -1,0 +1,64 @@
+"""The collator gives labels to tokens that the rows keep out of the loss.
+
+## What it does
+
+Compares the labels of the rows, as the collator was given them, with those that it made. It fires where tokens with
+the label -100 come out with another.
+
+## Why it is bad
+
+The mask that was made with care has no effect: prompts are learned as well as answers, and nothing says so. The
+language modelling collator of transformers always makes its labels from the ids.
+
+## Example
+
+```python
+collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+run = transformers.Trainer(model, arguments(per_device_train_batch_size=1), collator, encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+collator = transformers.DataCollatorForSeq2Seq(tokenizer)
+run = transformers.Trainer(model, arguments(per_device_train_batch_size=1), collator, encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the collator is chosen in the user's program.
+
+## References
+
+- huggingface/transformers#26357, oobabooga/textgen#4031
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.batch.answers import around
+from truetune.checks.batch.masks import overwritten
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+
+
+class LabelsOverwrittenByCollator(BatchRule):
+    code = "TT010"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        if lost := overwritten(self.subject):
+            first = lost.places[:MAX_CASES]
+            yield self.finding(
+                f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the loss",
+                "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
+                evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
+                cases=[
+                    Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in lost.places[:MAX_CASES]
+                ],
+                count=lost.tokens,
+                total=lost.masked,
+            )

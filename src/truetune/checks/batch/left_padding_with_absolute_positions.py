@@ -1,0 +1,72 @@
+"""Rows are padded on the left, and the model counts its positions from the first pad.
+
+## What it does
+
+Looks for lines with padding before their text, without position_ids, on a model that makes its positions by counting
+all places (GPT-2 and its kin).
+
+## Why it is bad
+
+The text then stands at other positions than when it is served: what is learned depends on how much padding a row got.
+Models with rotary positions are not hurt.
+
+## Example
+
+```python
+tokenizer.padding_side = "left"
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+tokenizer.padding_side = "right"
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+run = transformers.Trainer(gpt2, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: `tokenizer.padding_side = "right"` for training.
+
+## References
+
+- huggingface/transformers#24839, huggingface/transformers#34842
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+COUNTING = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "imagegpt"))
+"""Model types with learned or fixed absolute positions that are counted from the first place of the line"""
+
+
+class LeftPaddingWithAbsolutePositions(BatchRule):
+    code = "TT027"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        kind = self.subject.facts["model"]["type"]
+        if kind not in COUNTING:
+            return
+        found = [
+            sample
+            for sample in self.subject.samples
+            if sample.positions is None and not sample.attended[0] and sample.attended.any()
+        ]
+        if found:
+            yield self.finding(
+                f"{len(found)} of {len(self.subject.samples)} lines are padded on the left, and {kind} counts its "
+                "positions from the first pad",
+                'set tokenizer.padding_side = "right" for training, or give position_ids that do not count the pads',
+                cases=[Case(f"{sample.place}: {int(sample.attended.argmax())} pads come first") for sample in found],
+                count=len(found),
+                total=len(self.subject.samples),
+            )

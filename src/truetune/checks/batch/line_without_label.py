@@ -1,0 +1,74 @@
+"""Lines of the batches have no label at all.
+
+## What it does
+
+Counts the lines, and the micro-batches, of the first batches in which no token has a label. It is an error where a
+whole micro-batch has none, a warning where its lines are not all so, and it says how many of them are as long as the
+length limit.
+
+## Why it is bad
+
+Such a line teaches nothing. The loss of a micro-batch without labels is 0/0: nan in the forward pass, and 0.0 in the
+log of transformers, which filters it. The usual cause is a prompt that fills the limit, or a response marker that is
+not found in the text.
+
+## Example
+
+```python
+made = [{key: values[:12] for key, values in row.items()} for row in encoded(rows)]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), made,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: a higher limit, shorter prompts, or fewer rows are the user's choice.
+
+## References
+
+- huggingface/trl#6025, huggingface/trl#1053, unslothai/unsloth#3019, huggingface/trl#588
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.batch.answers import judged, length, limit
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+
+
+class LineWithoutLabel(BatchRule):
+    code = "TT009"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        lines = list(judged(self.subject))
+        empty = [sample for sample in lines if not sample.supervised.any()]
+        if not empty:
+            return
+        batches = {(sample.rank, sample.batch) for sample in lines}
+        dead = batches - {(sample.rank, sample.batch) for sample in lines if sample.supervised.any()}
+        most = limit(self.subject)
+        full = sum(length(sample) >= most for sample in empty) if most else 0
+        yield self.finding(
+            f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)} micro-batches none",
+            f"raise the length limit ({most}), or cut the prompts" if full == len(empty) else
+            "look at the first of them: the mask finds nothing to learn there",
+            severity="error" if dead else "warning",
+            evidence=[
+                *([f"{full} of these lines are as long as the limit of {most} tokens: the answer was cut off"]
+                  if full else []),
+                *(["the loss of a micro-batch without labels is 0/0; the log shows 0.0"] if dead else []),
+            ],
+            cases=[Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}") for sample in empty[:MAX_CASES]],
+            count=len(empty),
+            total=len(lines),
+        )  # fmt: skip

@@ -1,0 +1,60 @@
+"""The settings keep prompts out of the loss, and every token is in it.
+
+## What it does
+
+Reads `completion_only_loss` and `assistant_only_loss` of the training arguments, and looks whether any token of the
+first batches has no label. It fires where one of them is True and all tokens have one.
+
+## Why it is bad
+
+TRL builds the mask while it tokenizes. Rows that hold `input_ids` already pass by that, and so do `messages` under
+`completion_only_loss`: the setting is read, nothing is masked, and the model learns its prompts.
+
+## Example
+
+```python
+ids = [{"input_ids": row["input_ids"]} for row in encoded(rows)]
+run = sft(ids, completion_only_loss=True)
+```
+
+## Use instead
+
+```python
+run = sft(encoded(rows), completion_only_loss=True)
+```
+
+## Fix safety
+
+There is no automatic fix: give the trainer the rows as text, or with labels.
+
+## References
+
+- huggingface/trl#1507, huggingface/open-r1#517, huggingface/trl#4110
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.batch.masks import dropped, given_mask, overwritten, way, without_effect
+from truetune.checks.findings import Finding
+from truetune.checks.rule import BatchRule
+
+
+class MaskingSettingWithoutEffect(BatchRule):
+    code = "TT012"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        name = without_effect(self.subject)
+        if name is None or overwritten(self.subject) or dropped(self.subject) or given_mask(self.subject):
+            return
+        data = self.subject.facts["data"]
+        if way(self.subject) and "labels" not in data["used"]:
+            return
+        given = (data["given"] or {}).get("columns")
+        yield self.finding(
+            f"{name} is set, and every token of the batches is in the loss",
+            "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels",
+            evidence=[f"columns of the rows given: {', '.join(given)}"] if given else (),
+        )

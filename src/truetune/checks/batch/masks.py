@@ -1,0 +1,137 @@
+"""Masks: what the rows said about the loss before the collator, against what the batch says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import Audit, Sample
+from truetune.checks.batch.answers import judged, length
+from truetune.probe.record import Record
+from truetune.render.rendering import IGNORED
+
+COLUMNS = ("assistant_masks", "assistant_mask", "completion_mask", "loss_mask", "answer_mask", "loss_weights")
+SETTINGS = ("assistant_only_loss", "completion_only_loss")
+WHOLE = 0.99
+"""Share of supervised tokens from which all are said to be: the first of each document may be masked"""
+
+
+class Lost(NamedTuple):
+    """Tokens that a column of the rows keeps out of the loss, and that are in it."""
+
+    column: str
+    tokens: int
+    """Masked by the column, and supervised"""
+    masked: int
+    """Masked by the column"""
+    places: tuple[tuple[Sample, int], ...]
+    """The first of each line"""
+
+
+class Aligned(NamedTuple):
+    """A column of the rows of one micro-batch beside its lines, end to end: (tokens,) each."""
+
+    values: NDArray[np.float64]
+    supervised: NDArray[np.bool_]
+    lines: list[Sample]
+    owners: NDArray[np.int64]
+    """Which of the lines"""
+    places: NDArray[np.int64]
+    """Place in its line"""
+
+
+def aligned(audit: Audit, column: str) -> Iterator[Aligned]:
+    """Micro-batches whose rows hold the column and just the tokens of the lines."""
+    by_batch: dict[tuple[int, int], list[Sample]] = {}
+    for sample in judged(audit):
+        by_batch.setdefault((sample.rank, sample.batch), []).append(sample)
+    for record in audit.records:
+        at = 0
+        for number, batch in enumerate(record.facts["batches"]):
+            rows = record.prepared[at : at + _rows(record, batch)]
+            at += len(rows)
+            lines = by_batch.get((record.facts["rank"], number), [])
+            values, ids = _joined(rows, column), _joined(rows, "input_ids")
+            if values.size and values.size == ids.size == sum(map(length, lines)):
+                kept = [~sample.padding for sample in lines]
+                if np.array_equal(np.concatenate([s.ids[k] for s, k in zip(lines, kept, strict=True)]), ids):
+                    yield Aligned(
+                        values,
+                        np.concatenate([s.supervised[k] for s, k in zip(lines, kept, strict=True)]),
+                        lines,
+                        np.repeat(np.arange(len(lines)), [int(k.sum()) for k in kept]),
+                        np.concatenate([np.flatnonzero(k) for k in kept]),
+                    )
+
+
+def _rows(record: Record, batch: dict[str, Any]) -> int:
+    if batch["indices"] is not None:
+        return len(batch["indices"])
+    return len(record.prepared) // max(len(record.facts["batches"]), 1)
+
+
+def _joined(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
+    """A column of lists end to end; empty where a row has none."""
+    values = [row.get(column) for row in rows]
+    whole = all(isinstance(value, list) and all(isinstance(v, int | float) for v in value) for value in values)
+    return np.array([v for value in values for v in value or ()], np.float64) if whole else np.empty(0)
+
+
+def overwritten(audit: Audit) -> Lost | None:
+    """Labels of the rows that are -100, where the batch has a label."""
+    return _lost(audit, "labels", IGNORED)
+
+
+def dropped(audit: Audit) -> Lost | None:
+    """Tokens that a mask column of the rows leaves out, where the batch has a label."""
+    if "labels" in audit.facts["data"]["used"]:
+        return None
+    found = (_lost(audit, column, 0) for column in COLUMNS if column in audit.facts["data"]["used"])
+    return next((lost for lost in found if lost), None)
+
+
+def _lost(audit: Audit, column: str, masked: int) -> Lost | None:
+    tokens = total = 0
+    first: dict[str, tuple[Sample, int]] = {}
+    for batch in aligned(audit, column):
+        out = batch.values == masked
+        wrong = np.flatnonzero(out & batch.supervised)
+        total, tokens = total + int(out.sum()), tokens + len(wrong)
+        for owner in np.unique(batch.owners[wrong]).tolist():
+            sample = batch.lines[owner]
+            first.setdefault(sample.place, (sample, int(batch.places[wrong[batch.owners[wrong] == owner][0]])))
+    return Lost(column, tokens, total, tuple(first.values())) if tokens else None
+
+
+def everything(audit: Audit) -> bool:
+    """Is every token of the batches in the loss?"""
+    kept = [(~sample.padding, sample.supervised) for sample in judged(audit)]
+    total = sum(int(real.sum()) for real, _ in kept)
+    return bool(total) and sum(int((real & known).sum()) for real, known in kept) >= WHOLE * total
+
+
+def given_mask(audit: Audit) -> str | None:
+    """The mask column of the given rows, where all of their tokens are in the loss for all that."""
+    columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
+    lost = next((column for column in COLUMNS if column in columns), None)
+    return lost if lost and "labels" not in audit.facts["data"]["used"] and everything(audit) else None
+
+
+def without_effect(audit: Audit) -> str | None:
+    """The setting that should keep prompts out of the loss, where every token is in it."""
+    named = next((name for name in SETTINGS if audit.facts["args"].get(name) is True), None)
+    return named if named and everything(audit) else None
+
+
+def way(audit: Audit) -> str | None:
+    """What is known to drop masks, of the settings that are on."""
+    ways = {"packing": "packing", "use_liger_kernel": "the Liger kernel"}
+    return next((text for name, text in ways.items() if audit.facts["args"].get(name) is True), None)
+
+
+def explained(audit: Audit) -> bool:
+    """Is it known, more closely than by the tokens, why prompts are in the loss?"""
+    return bool(overwritten(audit) or dropped(audit) or given_mask(audit) or without_effect(audit))

@@ -1,0 +1,96 @@
+"""The data use tokens that were added, and their rows in the model can't change.
+
+## What it does
+
+Compares the tokenizer of the run with the one that it was made from, and looks for added tokens in the real batches.
+It fires where neither embedding nor output has a trainable part: by LoRA that leaves both alone, or frozen weights.
+
+## Why it is bad
+
+The rows of new tokens hold what they were filled with. The model never learns to write these tokens, nor to read them.
+
+## Example
+
+```python
+tokenizer.add_tokens(["<call>"])
+model.resize_token_embeddings(len(tokenizer))
+for row in rows:
+    row["messages"][1]["content"] = "<call>" + row["messages"][1]["content"]
+model = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"]))
+run = sft(rows, model, tokenizer)
+```
+
+## Use instead
+
+```python
+tokenizer.add_tokens(["<call>"])
+model.resize_token_embeddings(len(tokenizer))
+for row in rows:
+    row["messages"][1]["content"] = "<call>" + row["messages"][1]["content"]
+settings = peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
+run = sft(rows, peft.get_peft_model(model, settings), tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: `modules_to_save` for embedding and head, or `trainable_token_indices` for the new rows.
+
+## References
+
+- huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.errors import TruetuneError
+from truetune.render.tokenizer import load
+
+TRAINED = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer", "word_emb")
+"""Parts of the names of embeddings and output layers"""
+
+
+class NewTokenRowsNotTrained(BatchRule):
+    code = "TT037"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        names = self.subject.facts["model"]["trainable_names"]
+        if not names or any(part in name for name in names for part in TRAINED):
+            return
+        new = self._added()
+        used = {
+            id: (sample, learned)
+            for learned in (False, True)
+            for sample in self.subject.samples
+            for id in np.unique(sample.ids[sample.supervised if learned else ~sample.padding]).tolist()
+            if id in new
+        }
+        if used:
+            learned = sorted(id for id, (_, supervised) in used.items() if supervised)
+            yield self.finding(
+                f"{len(used)} added tokens are in the batches, {len(learned)} of them are to be learned, and no row of "
+                "the embedding or the output can change",
+                "train their rows: trainable_token_indices, or modules_to_save with the embedding and the head",
+                severity="error" if learned else "warning",
+                cases=[Case(f"{new[id]!r} (id {id}) in {used[id][0].place}") for id in (learned or sorted(used))],
+                count=len(used),
+                total=len(new),
+            )
+
+    def _added(self) -> dict[int, str]:
+        """Tokens that the tokenizer which this one was made from does not have; none where it is not at hand."""
+        name, probes = (self.subject.facts["tokenizer"] or {}).get("name"), self.subject.probes
+        if not name or probes is None:
+            return {}
+        try:
+            base = load(name)
+        except TruetuneError:
+            return {}
+        added = probes.tokenizer.backend.get_added_tokens_decoder()
+        return {id: token.content for id, token in added.items() if base.backend.token_to_id(token.content) is None}

@@ -1,0 +1,81 @@
+"""In a pack, the first token of a document has a label.
+
+## What it does
+
+Looks at packed lines whose positions begin anew with each document, at the label of each document's first token. A
+model predicts it from the last token of the document before. Where these are all the same token (BOS), it is an info.
+
+## Why it is bad
+
+It teaches that one row follows another. The documents were kept apart in the attention; here they are joined again.
+
+## Example
+
+```python
+made = encoded(rows)
+for row in made:
+    row["labels"] = list(row["input_ids"])
+
+def collate(rows):
+    made = transformers.DataCollatorWithFlattening()(rows)
+    return {**made, "labels": made["input_ids"].clone()}
+
+run = transformers.Trainer(model, arguments(remove_unused_columns=False), collate, made, processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorWithFlattening(), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#5076, huggingface/trl#3526
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import Sample
+from truetune.checks.batch.answers import around, judged
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+
+
+class OtherDocumentSupervised(BatchRule):
+    code = "TT006"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        first = [(sample, int(i)) for sample in judged(self.subject) for i in _begins(sample)]
+        wrong = [(sample, i) for sample, i in first if sample.supervised[i]]
+        if not wrong:
+            return
+        one = len({int(sample.ids[i]) for sample, i in wrong}) == 1
+        yield self.finding(
+            f"{len(wrong)} of {len(first)} documents in packs begin with a label, predicted from the document before",
+            "give the first token of each document in a pack the label -100",
+            severity="info" if one else "warning",
+            evidence=["it is the same token in each"] if one else (),
+            cases=[Case(f"{sample.place}: {around(sample, i)} begins at token {i}") for sample, i in wrong[:MAX_CASES]],
+            count=len(wrong),
+            total=len(first),
+        )
+
+
+def _begins(sample: Sample) -> NDArray[np.int64]:
+    """Where documents after the first begin, in a line whose positions tell them apart."""
+    if sample.positions is None:
+        return np.empty(0, np.int64)
+    places = np.flatnonzero((sample.positions == 0) & ~sample.padding)
+    return places[(places > 0) & (sample.documents[places] > 0)]

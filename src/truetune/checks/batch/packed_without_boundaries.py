@@ -1,0 +1,95 @@
+"""Rows share a line of the batch, and nothing keeps them apart.
+
+## What it does
+
+Finds lines of the real batches that hold several rows (by the trainer's own lengths, or by their texts), and looks at
+what the model gets to tell them apart: positions that begin anew, lengths, a mask with document numbers. It fires
+where there is nothing, or what there is is not honoured: an attention mask of ones makes positions count for nothing.
+
+## Why it is bad
+
+Each row is then learned with an unrelated one before it, at positions where it never stands when served. The loss gets
+lower, not higher. Plain text without prompts is left alone: joined documents are common in pretraining.
+
+## Example
+
+```python
+run = sft(rows, packing=True, packing_strategy="wrapped", max_length=64)
+```
+
+## Use instead
+
+```python
+run = sft(rows, packing=True, packing_strategy="bfd", max_length=64)
+```
+
+## Fix safety
+
+There is no automatic fix: pack with positions that begin anew (`padding_free`), and an attention that honours them.
+
+## References
+
+- huggingface/trl#3067, huggingface/trl#5316, huggingface/transformers#25452
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.auditing.audit import Sample
+from truetune.checks.batch.lines import is_chat
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.probe.record import Arrays
+
+HONOURED = (4, 53)
+"""The first transformers whose masks follow positions that begin anew, where there is no attention mask"""
+
+
+class PackedWithoutBoundaries(BatchRule):
+    code = "TT034"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
+        joined = [
+            sample
+            for sample in self.subject.samples
+            if rows_in(sample) > 1 and is_chat(sample, 0, len(sample.ids), ends)
+        ]
+        open_ = [(sample, why) for sample in joined if (why := self._why(sample))]
+        if open_:
+            yield self.finding(
+                f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and {open_[0][1]}",
+                "pack with position_ids that begin anew and without an attention mask (packing with padding_free), or "
+                "do not pack",
+                cases=[Case(f"{sample.place} holds {rows_in(sample)} rows") for sample, _ in open_],
+                count=len(open_),
+                total=len(self.subject.samples),
+            )
+
+    def _why(self, sample: Sample) -> str:
+        """Why the model does not see where a row ends; empty where it does."""
+        if set(sample.separated_by) - {"position_ids"}:
+            return ""
+        if not sample.separated_by:
+            return "positions count on" if sample.positions is not None else "there are no positions that begin anew"
+        attention = self.subject.facts["model"]["attention"] or ""
+        if "attention_mask" in self._batch(sample):
+            return "an attention mask of ones overrules the positions that begin anew"
+        if not attention.startswith(("flash", "kernels", "flex")) and self._version() < HONOURED:
+            return f"{attention} attention of this transformers does not follow positions that begin anew"
+        return ""
+
+    def _batch(self, sample: Sample) -> Arrays:
+        record = next(record for record in self.subject.records if record.facts["rank"] == sample.rank)
+        return record.batches[sample.batch]
+
+    def _version(self) -> tuple[int, ...]:
+        numbers = str(self.subject.facts["versions"].get("transformers") or "999").split(".")[:2]
+        return tuple(int(number) for number in numbers if number.isdigit())
+
+
+def rows_in(sample: Sample) -> int:
+    """How many documents stand in the line; a KTO prompt with the answer of another row is one."""
+    return 1 if sample.side == "kl" else int(sample.documents.max(initial=0)) + 1

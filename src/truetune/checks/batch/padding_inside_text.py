@@ -1,0 +1,92 @@
+"""Pad tokens stand in the middle of text, or before it, as if they were text.
+
+## What it does
+
+Looks for pad tokens between other tokens of one document, and for pads before it that are attended to. A pad token that
+also ends or begins texts is left alone.
+
+## Why it is bad
+
+Attended pads are read as words; pads that are not attended to still move the positions of what follows. Rows that are
+padded one by one and then joined, or that lost their attention mask, look so.
+
+## Example
+
+```python
+data = encoded(rows)
+for row in data:
+    start = next(i for i, label in enumerate(row["labels"]) if label != -100)
+    row["input_ids"][start:start] = [tokenizer.pad_token_id] * 6
+    row["labels"][start:start] = [-100] * 6
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), data,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: pad whole rows, in the collator.
+
+## References
+
+- huggingface/transformers#24839, huggingface/trl#1073
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Sample
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+AROUND = 6
+
+
+class PaddingInsideText(BatchRule):
+    code = "TT026"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        tokenizer = self.subject.facts["tokenizer"] or {}
+        pad = tokenizer.get("pad")
+        if pad is None or pad in (tokenizer.get("bos"), *self.subject.stops):
+            return
+        found = [(sample, at) for sample in self.subject.samples if len(at := _wrong(sample, pad))]
+        if found:
+            count = sum(len(at) for _, at in found)
+            attended = any(sample.attended[at].any() for sample, at in found)
+            yield self.finding(
+                f"{count} pad tokens of {len(found)} of {len(self.subject.samples)} lines stand inside or before text"
+                + (" and are attended to" if attended else " and move the positions of what follows"),
+                "pad whole rows, on one side, in the collator, with attention 0",
+                severity="error" if attended else "warning",
+                cases=[
+                    Case(f"{sample.place}: {sample.text(max(int(at[0]) - AROUND, 0), int(at[-1]) + AROUND)!r}")
+                    for sample, at in found
+                ],
+                count=len(found),
+                total=len(self.subject.samples),
+            )
+
+
+def _wrong(sample: Sample, pad: int) -> list[int]:
+    """Pads with text of their document on both sides; pads before all text where they are attended to."""
+    text = np.flatnonzero(sample.ids != pad)
+    if not len(text):
+        return []
+    inside = [
+        int(i)
+        for i in np.flatnonzero(sample.ids == pad)
+        if text[0] < i < text[-1] and not (sample.positions is not None and (sample.positions[i : text[-1]] == 0).any())
+    ]
+    before = np.flatnonzero(sample.attended[: text[0]]).tolist()
+    return before + inside

@@ -1,0 +1,69 @@
+"""Padding is in the loss.
+
+## What it does
+
+Counts the places of padding, by position and not by id, that have a label other than -100.
+
+## Why it is bad
+
+The model learns to write pads behind its answers, and the loss falls with every pad in the batch, whatever the model
+has learned. The shorter a row, the less its answer counts.
+
+## Example
+
+```python
+def collate(rows):
+    made = tokenizer.pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
+    return {**made, "labels": made["input_ids"].clone()}
+
+run = transformers.Trainer(model, arguments(), collate, encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the collator is the user's.
+
+## References
+
+- wangshy31/OneRec-Think#8, JulesBelveze/bert-squeeze#80
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.batch.answers import around, judged
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+
+class PaddingSupervised(BatchRule):
+    code = "TT005"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        samples = list(judged(self.subject))
+        wrong = [(sample, np.flatnonzero(sample.padding & sample.supervised)) for sample in samples]
+        count = sum(len(places) for _, places in wrong)
+        if not count:
+            return
+        yield self.finding(
+            f"{count:,} of {sum(int(sample.padding.sum()) for sample in samples):,} pads are in the loss",
+            "pad the labels with -100, by position: transformers' DataCollatorForSeq2Seq and TRL's collator do",
+            cases=[
+                Case(f"{sample.place}: {len(places)} pads with a label, from {around(sample, int(places[0]))}")
+                for sample, places in wrong
+                if len(places)
+            ],
+            count=count,
+            total=sum(int(sample.supervised.sum()) for sample in samples),
+        )

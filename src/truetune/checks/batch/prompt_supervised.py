@@ -1,0 +1,82 @@
+"""The prompts are in the loss.
+
+## What it does
+
+Counts the tokens of system, user and tool messages that have a label. It is silent for plain text, where there is no
+prompt, and where the rows say prompt and completion and `completion_only_loss=False` was asked for it is an info.
+
+## Why it is bad
+
+The model learns to write questions as well as answers. Where prompts are long, most of the loss is theirs, and the
+answers get what is left. TRL does this by default for rows of `messages`.
+
+## Example
+
+```python
+run = sft(rows)
+```
+
+## Use instead
+
+```python
+given = datasets.Dataset.from_list([{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in rows])
+run = sft(list(given))
+```
+
+## Fix safety
+
+There is no automatic fix: some runs train on the whole text on purpose. Leave the rule out there with
+`--ignore prompt-supervised`.
+
+## References
+
+- huggingface/trl#3728, huggingface/trl#1282, arXiv:2405.14394
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.batch.answers import answers, around, format_of, prompt, recognised
+from truetune.checks.batch.masks import explained
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+
+class PromptSupervised(BatchRule):
+    code = "TT003"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        told = total = labels = 0
+        cases: list[Case] = []
+        for sample in recognised(self.subject):
+            found = answers(sample, self.subject.stops)
+            asked = prompt(sample)
+            for answer in found:
+                asked[answer.start - 1 : answer.start] = False
+            learned = asked & sample.supervised
+            total, labels = total + int(asked.sum()), labels + int(sample.supervised.sum())
+            told += int(learned.sum())
+            if learned.any() and any(answer.supervised.any() for answer in found):
+                cases.append(Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(learned)[0]))}"))
+        if not cases or self.subject.kind == "orpo" or format_of(self.subject) == "text" or explained(self.subject):
+            return
+        meant = self.subject.facts["args"].get("completion_only_loss") is False
+        yield self.finding(
+            f"{told:,} of {total:,} prompt tokens are in the loss ({told / labels:.0%} of all labels)",
+            self._remedy(),
+            severity="info" if meant else "warning",
+            evidence=["the settings ask for it: completion_only_loss=False"] if meant else (),
+            cases=cases,
+            count=told,
+            total=total,
+        )
+
+    def _remedy(self) -> str:
+        if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):
+            chats = format_of(self.subject) not in ("prompt-completion", "alpaca")
+            return f"set {'assistant_only_loss' if chats else 'completion_only_loss'}=True"
+        return "give the tokens of prompts the label -100"

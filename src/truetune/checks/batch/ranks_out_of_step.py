@@ -1,0 +1,65 @@
+"""Processes have different numbers of batches, or batches with other keys.
+
+## What it does
+
+Compares how many of the first batches each process has, and what they hold.
+
+## Why it is bad
+
+The process with a batch more waits for the others at the next exchange of gradients: the run hangs, at the end of the
+epoch or at once. Keys that only some have end in other losses.
+
+## Example
+
+```python
+ranks = [torch.utils.data.DataLoader(encoded(rows[:n]), collate_fn=transformers.default_data_collator) for n in (4, 3)]
+run = model
+```
+
+## Use instead
+
+```python
+ranks = [torch.utils.data.DataLoader(encoded(rows[n : n + 4]), collate_fn=transformers.default_data_collator)
+         for n in (0, 4)]
+run = model
+```
+
+## Fix safety
+
+There is no automatic fix: `split_batches`, `even_batches` or `drop_last` make the numbers equal.
+
+## References
+
+- huggingface/datasets#6437, huggingface/transformers#26724, huggingface/accelerate#2536
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+
+class RanksOutOfStep(BatchRule):
+    code = "TT030"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        records = [record for record in self.subject.records if record.batches]
+        counts = {record.facts["rank"]: len(record.batches) for record in self.subject.records}
+        if records and len(set(counts.values())) > 1:
+            yield self.finding(
+                f"{len(counts)} processes have {min(counts.values())} to {max(counts.values())} batches",
+                "let accelerator.prepare split the loader (even_batches), or drop the rows that are left over",
+                cases=[Case(f"rank {rank}: {count} batches") for rank, count in counts.items()],
+            )
+        keys = {record.facts["rank"]: set(record.batches[0]) for record in records}
+        everywhere = {name for names in keys.values() for name in names}
+        differing = {name for name in everywhere if not all(name in names for names in keys.values())}
+        if differing:
+            yield self.finding(
+                f"not all processes have {', '.join(sorted(differing))} in their batches",
+                "give all processes the same columns: prepare the whole data set before it is split",
+                cases=[Case(f"rank {rank}: {', '.join(sorted(names))}") for rank, names in keys.items()],
+            )

@@ -1,0 +1,83 @@
+"""Lines have labels, and none of them is on an answer.
+
+## What it does
+
+Counts the lines of the first batches that hold an answer and labels, and no label on any token of an answer. It fires
+where that is so in all of them (error), or in some (warning).
+
+## Why it is bad
+
+The model learns the questions, or the template, and nothing of what it should say. The loss falls all the same.
+
+## Example
+
+```python
+made = encoded(rows)
+for row in made:
+    row["labels"] = [-100 if label >= 0 else id for id, label in zip(row["input_ids"], row["labels"])]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), made,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the labels are made in the user's program.
+
+## References
+
+- NVIDIA-NeMo/Speech#16284, huggingface/trl#1282
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Sample
+from truetune.checks.batch.answers import answers, around, recognised
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.rendering import Source
+
+
+class ResponseNotSupervised(BatchRule):
+    code = "TT007"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        lines, wrong = 0, []
+        for sample in recognised(self.subject):
+            found = answers(sample, self.subject.stops)
+            if found and sample.supervised.any():
+                lines += 1
+                if not any((answer.supervised & answer.content).any() for answer in found):
+                    wrong.append(sample)
+        if not wrong:
+            return
+        every = len(wrong) == lines
+        yield self.finding(
+            f"{len(wrong)} of {lines} lines have labels, and none on an answer",
+            "put the labels on the assistant's turns, and -100 on all others",
+            severity="error" if every else "warning",
+            evidence=[f"tokens with a label: {_by_source(wrong)}"],
+            cases=[
+                Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(sample.supervised)[0]))}")
+                for sample in wrong[:MAX_CASES]
+            ],
+            count=len(wrong),
+            total=lines,
+        )
+
+
+def _by_source(samples: list[Sample]) -> str:
+    source = np.concatenate([sample.source[sample.supervised] for sample in samples])
+    counts = np.bincount(source, minlength=len(Source))
+    return ", ".join(f"{counts[kind]:,} {kind.label}" for kind in Source if counts[kind])

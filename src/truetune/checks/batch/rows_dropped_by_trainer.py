@@ -1,0 +1,71 @@
+"""Rows that were given never reach the trainer's data set.
+
+## What it does
+
+Compares the number of rows given with the number of rows the trainer made of them, where it does not pack.
+
+## Why it is bad
+
+Trainers drop rows without a word: prompts longer than the limit, rows without labels, rows that a filter does not
+like. They are seldom a fair sample of the rest.
+
+## Example
+
+```python
+def long(n):
+    return [{"role": "user", "content": "why " * 200 * n + "?"}], [{"role": "assistant", "content": "Yes."}]
+
+given = datasets.Dataset.from_list([{"prompt": p, "completion": c} for p, c in map(long, (0, 0, 0, 1))])
+run = sft(given.to_list(), max_length=64)
+```
+
+## Use instead
+
+```python
+def long(n):
+    return [{"role": "user", "content": "why " * 200 * n + "?"}], [{"role": "assistant", "content": "Yes."}]
+
+given = datasets.Dataset.from_list([{"prompt": p, "completion": c} for p, c in map(long, (0, 0, 0, 0))])
+run = sft(given.to_list(), max_length=64)
+```
+
+## Fix safety
+
+There is no automatic fix: raise the limit, or take the rows out yourself and count them.
+
+## References
+
+- huggingface/trl#6025, huggingface/trl#6320
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.batch.lines import is_packed
+from truetune.checks.findings import Finding
+from truetune.checks.rule import BatchRule
+
+SOME = 0.01
+
+
+class RowsDroppedByTrainer(BatchRule):
+    code = "TT033"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        data = self.subject.facts["data"]
+        given, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
+        if not given or prepared is None or prepared >= given or is_packed(self.subject):
+            return
+        dropped = given - prepared
+        args = self.subject.facts["args"]
+        limit = args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
+        yield self.finding(
+            f"{dropped:,} of {given:,} given rows are not in the trainer's data set ({prepared:,} rows)",
+            "look which rows these are: raise the length limit, or take them out before training and count them",
+            severity="warning" if dropped >= SOME * given else "info",
+            evidence=[f"the limit is {limit} tokens"] if limit else [],
+            count=dropped,
+            total=given,
+        )

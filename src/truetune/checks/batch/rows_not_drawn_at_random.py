@@ -1,0 +1,84 @@
+"""Rows are drawn again before others had their turn, or in the order of the file.
+
+## What it does
+
+Looks at the numbers of the rows in the first batches of one process: does one come back although most have not come
+yet, and are they just 0, 1, 2, ... ?
+
+## Why it is bad
+
+A sampler that repeats rows trains some of them often and others never. Rows in the file's order come source by source,
+where the file is sorted. Both may be wanted: that is why this is information alone.
+
+## Example
+
+```python
+data = encoded(chats(64))
+draw = torch.utils.data.RandomSampler(range(3), replacement=True, num_samples=64)
+loader = torch.utils.data.DataLoader(data, sampler=draw, batch_size=2,
+                                     collate_fn=transformers.DataCollatorForSeq2Seq(tokenizer))
+run = model
+```
+
+## Use instead
+
+```python
+loader = torch.utils.data.DataLoader(encoded(chats(64)), shuffle=True, batch_size=2,
+                                     collate_fn=transformers.DataCollatorForSeq2Seq(tokenizer))
+run = model
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/datasets#5961, huggingface/datasets#8565
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+
+SEVERAL = 12
+"""Rows drawn from which an order says something"""
+ROOM = 4
+"""So many times as many rows as are drawn: no epoch ends among them"""
+OFTEN = 0.25
+
+
+class RowsNotDrawnAtRandom(BatchRule):
+    code = "TT031"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        facts = self.subject.facts
+        drawn = [i for batch in facts["batches"] for i in batch["indices"] or ()]
+        rows = (facts["data"]["prepared"] or {}).get("rows") or 0
+        if len(drawn) < SEVERAL or rows < ROOM * len(drawn):
+            return
+        again = len(drawn) - len(set(drawn))
+        if again >= OFTEN * len(drawn):
+            yield self.finding(
+                f"{again} of the first {len(drawn)} rows drawn came before, of {rows:,} rows",
+                "draw without replacement, if all rows are to be seen",
+                cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
+                count=again,
+                total=len(drawn),
+            )
+        elif drawn == list(range(len(drawn))) and not self._mixed():
+            yield self.finding(
+                f"the first {len(drawn)} rows come in the order of the data set, which has {rows:,}",
+                "shuffle, unless the rows are in an order that you chose",
+                cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
+            )
+
+    def _mixed(self) -> bool:
+        """Did the trainer shuffle the rows before, or was an order asked for?"""
+        args = self.subject.facts["args"]
+        asked = args.get("shuffle_dataset") or args.get("group_by_length") or args.get("curriculum_sampling")
+        return bool(asked) or args.get("train_sampling_strategy") in ("sequential", "group_by_length")

@@ -1,0 +1,93 @@
+"""All processes get the same rows.
+
+## What it does
+
+Compares the first batches of all processes, id by id.
+
+## Why it is bad
+
+Every gradient is computed as often as there are processes: the run costs n times what it should, its real batch is one
+n-th of what was set, and all metrics look normal. A loader without a distributed sampler does it.
+
+## Example
+
+```python
+ranks = [torch.utils.data.DataLoader(encoded(rows), batch_size=1, collate_fn=transformers.default_data_collator)] * 2
+run = model
+```
+
+## Use instead
+
+```python
+from torch.utils.data import DataLoader, DistributedSampler
+data = encoded(rows)
+ranks = [DataLoader(data, collate_fn=transformers.default_data_collator, sampler=DistributedSampler(data, 2, rank))
+         for rank in range(2)]
+run = model
+```
+
+## Fix safety
+
+There is no automatic fix: pass the loader through `accelerator.prepare`, or give it a `DistributedSampler`.
+
+## References
+
+- huggingface/datasets#5360, huggingface/datasets#7854
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.probe.record import Record
+
+SHARED = ("parallelism_config", "tp_size", "context_parallel_size", "sequence_parallel_size", "dispatch_batches")
+"""Settings with which processes work on one batch together, or one process hands out the batches of all"""
+
+
+class SameRowsOnEveryRank(BatchRule):
+    code = "TT029"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        first, *others = self.subject.records
+        ids = _ids(first)
+        if not ids or not others or self._together() or _all_alike(ids):
+            return
+        same = [record for record in others if _equal(ids, _ids(record))]
+        if same:
+            ranks = ", ".join(str(record.facts["rank"]) for record in same)
+            yield self.finding(
+                f"{len(same) + 1} of {len(self.subject.records)} processes get the same rows",
+                "let accelerator.prepare split the loader, or give it a DistributedSampler; a stream needs "
+                "split_dataset_by_node",
+                evidence=[f"rank {first.facts['rank']} and rank {ranks}: {len(ids)} batches are equal id by id"],
+                cases=[Case(f"{sample.place}: {sample.text(0, 24)!r}") for sample in self.subject.samples[:1]],
+                count=len(same) + 1,
+                total=len(self.subject.records),
+            )
+
+    def _together(self) -> bool:
+        """By its settings, or with a stream, that one process reads for all."""
+        facts = self.subject.facts
+        settings = {**facts["args"], **(facts["args"].get("accelerator_config") or {})}
+        stream = facts["trainer"]["kind"] != "loop" and facts["batches"][0]["indices"] is None
+        return stream or any(settings.get(name) not in (None, False, 0, 1) for name in SHARED)
+
+
+def _ids(record: Record) -> list[np.ndarray]:
+    return [batch["input_ids"] for batch in record.batches if "input_ids" in batch]
+
+
+def _equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    both = list(zip(ids, others, strict=False))
+    return bool(both) and all(np.array_equal(one, other) for one, other in both)
+
+
+def _all_alike(ids: list[np.ndarray]) -> bool:
+    """Would any two processes look the same, because there is one row again and again?"""
+    return len({line.tobytes() for batch in ids for line in batch}) == 1

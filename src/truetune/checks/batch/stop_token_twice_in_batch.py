@@ -1,0 +1,105 @@
+"""Answers end with two stop tokens.
+
+## What it does
+
+Looks in the real batches behind the stop token that ends an answer: is the next token a stop token too, and in the
+loss?
+
+## Why it is bad
+
+The model learns to go on after the stop token. Where the first of them ends generation the second is wasted; where it
+does not, odd tokens trail every answer. It comes from a trainer that appends EOS to text that ends with it.
+
+## Example
+
+```python
+text = [{"text": tokenizer.apply_chat_template(row["messages"], tokenize=False)} for row in rows]
+run = sft(text)
+```
+
+## Use instead
+
+```python
+text = [{"text": tokenizer.apply_chat_template(row["messages"], tokenize=False).strip()} for row in rows]
+run = sft(text)
+```
+
+## Fix safety
+
+There is no automatic fix: give the trainer the messages, or text without EOS.
+
+## References
+
+- huggingface/trl#3318, huggingface/trl#4481, unslothai/unsloth#3228
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import Sample
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import BatchRule
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+BEFORE = 6
+
+
+class StopTokenTwiceInBatch(BatchRule):
+    code = "TT022"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        stops = np.array(sorted(self._stops()), np.int64)
+        ends = [(sample, i) for sample in self.subject.samples for i in _ends(sample, stops)]
+        own = self._own(stops)
+        double = [(sample, i) for sample, i in ends if _in_a_row(sample, i, stops) > own]
+        if double:
+            yield self.finding(
+                f"{len(double)} of {len(ends)} supervised answers end with two stop tokens",
+                "give the trainer the messages instead of rendered text, or keep it from appending EOS",
+                severity="error" if 2 * len(double) > len(ends) else "warning",
+                cases=[Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}") for sample, i in double],
+                count=len(double),
+                total=len(ends),
+            )
+
+    def _stops(self) -> set[Any]:
+        """Those of tokenizer and template; a token that begins documents too says nothing here."""
+        tokenizer, probes = self.subject.facts["tokenizer"] or {}, self.subject.probes
+        stops = {stop.id for stop in probes.stops} if probes else {tokenizer.get("eos")}
+        return {stop for stop in stops if stop not in (None, tokenizer.get("bos"))}
+
+    def _own(self, stops: NDArray[np.int64]) -> int:
+        """How many the template itself writes behind the last answer: Phi-3's ends with two."""
+        probes = self.subject.probes
+        text = (probes.text(chat(QUESTION, ANSWER)) if probes else None) or ""
+        if probes is None or ANSWER not in text:
+            return 1
+        tail = probes.tokenizer.backend.encode(text[text.rindex(ANSWER) :], add_special_tokens=False).ids
+        return max(int(np.isin(tail, stops).sum()), 1)
+
+
+def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
+    """Supervised stop tokens that follow a supervised token which is none."""
+    is_stop = np.isin(sample.ids, stops) & sample.supervised & ~sample.padding
+    before = np.concatenate(([False], sample.supervised[:-1] & ~np.isin(sample.ids[:-1], stops)))
+    return [int(i) for i in np.flatnonzero(is_stop & before)]
+
+
+def _in_a_row(sample: Sample, place: int, stops: NDArray[np.int64]) -> int:
+    """How many supervised stop tokens stand here, one behind the other but for white space."""
+    count = 1
+    for i in range(place + 1, len(sample.ids)):
+        if sample.documents[i] != sample.documents[place] or not sample.supervised[i]:
+            break
+        if sample.ids[i] in stops:
+            count += 1
+        elif sample.text(i, i + 1).strip():
+            break
+    return count

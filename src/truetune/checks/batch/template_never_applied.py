@@ -1,0 +1,82 @@
+"""The tokenizer has a chat template, the rows are chats, and none of its markers is in the batches.
+
+## What it does
+
+Renders a small conversation with the tokenizer's own template, and looks for the control tokens around its turns in
+the first batches. It fires where the rows are prompts with answers and none of these tokens occurs. For plain text it
+is silent.
+
+## Why it is bad
+
+Serving sends its prompts through the template, so that the model is asked in a form that it was never trained on. "It
+learns nothing", repetition, no stop.
+
+## Example
+
+```python
+given = datasets.Dataset.from_list([{"prompt": "How many figs?", "completion": " Three."}] * 8)
+run = sft(list(given))
+```
+
+## Use instead
+
+```python
+given = datasets.Dataset.from_list([{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in rows])
+run = sft(list(given))
+```
+
+## Fix safety
+
+Rows of messages go through the template. For a model that will be served on plain text the strings are right: leave
+this rule out with `--ignore template-never-applied`.
+
+## References
+
+- huggingface/trl#3468, huggingface/trl#3140, huggingface/trl#1233
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Audit
+from truetune.checks.batch.answers import format_of, judged
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+
+class TemplateNeverApplied(BatchRule):
+    code = "TT014"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        markers = _markers(self.subject)
+        samples = list(judged(self.subject))
+        kind = format_of(self.subject)
+        if not markers or not samples or kind in (None, "text"):
+            return
+        if any(np.isin(sample.ids, list(markers)).any() for sample in samples):
+            return
+        yield self.finding(
+            f"none of the chat template's markers is in the {len(samples)} lines of the batches",
+            "give the trainer lists of messages, so that they go through the chat template",
+            evidence=[f"the rows are {kind}", f"the template would write {', '.join(sorted(markers.values()))}"],
+            cases=[Case(f"{sample.place}: begins {sample.text(0, 16)!r}") for sample in samples[:MAX_CASES]],
+            count=len(samples),
+            total=len(samples),
+        )
+
+
+def _markers(audit: Audit) -> dict[int, str]:
+    """Control tokens that the template writes around turns: not BOS at the start, nor EOS, which trainers add."""
+    text = audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None
+    if audit.probes is None or text is None or ANSWER not in text:
+        return {}
+    tokenizer = audit.probes.tokenizer
+    ids = tokenizer.backend.encode(text, add_special_tokens=False).ids
+    special = [tokenizer.special[name].id for name in ("bos", "eos") if name in tokenizer.special]
+    seldom = {id for id in special if ids.count(id) <= 1} | {id for id in special[-1:] if id in audit.stops}
+    return {id: tokenizer.backend.id_to_token(id) or "" for id in ids if id in tokenizer.control and id not in seldom}

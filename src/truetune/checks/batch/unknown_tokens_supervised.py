@@ -1,0 +1,75 @@
+"""The unknown token is in the loss.
+
+## What it does
+
+Counts the labels of the first batches that are the tokenizer's unknown token. It is a warning from one in a hundred on,
+an info below. A tokenizer whose unknown token is also its stop, pad or BOS token is left alone.
+
+## Why it is bad
+
+Where the tokenizer has no token for a text, the model learns to write its placeholder. Names, emoji or a whole script
+are lost, in training and in every answer.
+
+## Example
+
+```python
+tokenizer.unk_token = "Q"
+given = datasets.Dataset.from_list([{"messages": [*row["messages"][:1], {"role": "assistant", "content": "A Q or QQ"}]}
+                                    for row in rows])
+made = encoded(given, tokenizer)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), made,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: another tokenizer, or new tokens, are the user's choice.
+
+## References
+
+- huggingface/transformers#4227
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.batch.answers import around, judged
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, BatchRule
+
+MANY = 0.01
+
+
+class UnknownTokensSupervised(BatchRule):
+    code = "TT017"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        special = self.subject.probes.tokenizer.special if self.subject.probes else {}
+        unknown = special.get("unk")
+        others = {special[name].id for name in ("bos", "eos", "pad") if name in special} | self.subject.stops
+        if unknown is None or unknown.id in others:
+            return
+        samples = list(judged(self.subject))
+        places = [(sample, int(i)) for sample in samples
+                  for i in np.flatnonzero((sample.ids == unknown.id) & sample.supervised)]  # fmt: skip
+        labels = sum(int(sample.supervised.sum()) for sample in samples)
+        if places:
+            yield self.finding(
+                f"{len(places):,} of {labels:,} labels are the unknown token {unknown.token}",
+                "use a tokenizer that can spell the text (byte fallback), or add tokens for it and train them",
+                severity="warning" if len(places) >= MANY * labels else "info",
+                cases=[Case(f"{sample.place}: {around(sample, i)}") for sample, i in places[:MAX_CASES]],
+                count=len(places),
+                total=labels,
+            )

@@ -1,0 +1,76 @@
+"""The gradient depends on how a batch is cut into micro-batches.
+
+## What it does
+
+Takes a few real rows of unequal supervised length through the trainer's own `training_step`, once as one batch and
+once as micro-batches of one row, and compares the gradients of some trained tensors.
+
+## Why it is bad
+
+`gradient_accumulation_steps` then changes the size of the steps, and short answers count more. A `compute_loss` that
+takes a mean and does not use `num_items_in_batch` is not divided by the Trainer either, since it assumes that it was:
+the gradient is as many times too long as there are micro-batches. Models whose forward takes `**kwargs` and ignores
+`num_items_in_batch` do the same (T5 in transformers 5.23).
+
+## Example
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"]
+        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"]
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+        return loss / (num_items_in_batch or (labels != -100).sum())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#34191, huggingface/transformers#35438, huggingface/transformers#37766
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class AccumulatedGradientDiffers(LawRule):
+    code = "TT057"
+    severity = "error"
+    law = "gradient-accumulation"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        ratio, rows = evidence["ratio"], evidence["rows"]
+        yield self.finding(
+            f"{rows} micro-batches of one row give another gradient than one batch of the {rows}: {ratio:.2f} times as "
+            f"long, and {value:.2g} of its length apart",
+            "divide the sum of the losses by num_items_in_batch, which the Trainer passes to compute_loss; or set "
+            "loss_is_scaled_for_ga = False on the trainer, so that it divides a mean by the accumulation steps",
+            evidence=[f"cosine of the two gradients: {evidence['cosine']:.4f}", f"rounding explains {tolerance:.0e}"],
+        )

@@ -1,0 +1,63 @@
+"""Activations leave the range of float16.
+
+## What it does
+
+Where a run computes in float16, passes a real batch through the model and takes the largest absolute output of each
+module. It is an error where one is beyond 65504, a warning where one is beyond half of that.
+
+## Why it is bad
+
+What overflows is infinite, the loss is nan or 0.0, and the scaler skips each step: a flat line. Models that were
+trained in bfloat16 often have activations that float16 can't hold.
+
+## Example
+
+```python
+model = model.to(torch.float16)
+model.model.embed_tokens.weight.data *= 3e4
+model.model.layers[0].mlp.down_proj.weight.data *= 1e4
+model.model.layers[0].post_attention_layernorm.weight.data *= 1e4
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+model = model.to(torch.float16)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#25021, hiyouga/LLaMA-Factory#3353, huggingface/peft#334
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class ActivationsLeaveFp16(LawRule):
+    code = "TT068"
+    severity = "error"
+    law = "activation-range"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        beyond = evidence["beyond"]
+        yield self.finding(
+            f"{beyond} of {evidence['modules']} modules give numbers beyond float16's largest, 65504" if beyond
+            else f"an activation of {evidence['largest']:.0f} is near float16's largest number, 65504",
+            "train in bfloat16 (bf16=True), or in float32 where the GPU has none",
+            severity="error" if beyond else "warning",
+            evidence=[f"first at {evidence['module']}" if beyond else f"at {evidence['module']}"],
+        )  # fmt: skip

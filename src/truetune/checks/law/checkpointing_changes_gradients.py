@@ -1,0 +1,80 @@
+"""Checkpointing of activations changes or loses gradients.
+
+## What it does
+
+Computes next-token loss and gradients of one real row twice: with the checkpointing of the run, and without. It fires
+where a tensor has no gradient any more, or another one, or where the loss differs. Where checkpointing is on already
+and gradients are lost, that is `gradient-checkpointing-kills-grads`.
+
+## Why it is bad
+
+The run trains a part of what it should, or in another direction, and only the loss curve, a little worse, tells.
+Without the random state, dropout falls elsewhere when a layer is computed again; re-entrant checkpointing over frozen
+embeddings gives no gradient to the layers above them.
+
+## Example
+
+```python
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+options = {"use_reentrant": False, "preserve_rng_state": False}
+settings = arguments(gradient_checkpointing=True, gradient_checkpointing_kwargs=options)
+run = transformers.Trainer(gpt2, settings, transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+options = {"use_reentrant": False, "preserve_rng_state": True}
+settings = arguments(gradient_checkpointing=True, gradient_checkpointing_kwargs=options)
+run = transformers.Trainer(gpt2, settings, transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#21381, huggingface/transformers#26221, huggingface/transformers#42494, huggingface/trl#3089,
+  huggingface/peft#1142
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class CheckpointingChangesGradients(LawRule):
+    code = "TT047"
+    severity = "error"
+    law = "checkpointing"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        lost = evidence["tensors lost"]
+        flow = self.subject.laws.get("gradient-flow", {}).get("evidence", {})
+        if lost and flow.get("checkpointing") and flow.get("without"):
+            return
+        what = (
+            f"{lost} of {evidence['tensors']} trained tensors get no gradient with checkpointing, and get one without"
+            if lost
+            else f"checkpointing changes {evidence['worst']}"
+            + ("" if evidence["worst"] == "the loss" else "'s gradient")
+            + f" by {value:.2g} of its size (rounding explains {tolerance:.0e})"
+        )
+        yield self.finding(
+            what,
+            "set gradient_checkpointing_kwargs to {use_reentrant: false} alone, or call enable_input_require_grads()",
+            evidence=[
+                f"loss {evidence['loss']:.6g} with, {evidence['loss without']:.6g} without",
+                *evidence["lost"][:4],
+            ],
+            count=lost or None,
+            total=evidence["tensors"],
+        )

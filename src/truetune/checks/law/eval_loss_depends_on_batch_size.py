@@ -1,0 +1,67 @@
+"""The evaluation loss moves with the evaluation batch size.
+
+## What it does
+
+Computes the loss of a handful of evaluation rows with the trainer's own evaluation step, one by one and in batches of
+the size that the run evaluates with, averaged as the trainer does. It fires where the two are more than 5 % apart.
+
+## Why it is bad
+
+The trainer takes the mean of batch means, so a row counts by the company that it is in, and rows with few labels count
+too much. On another machine, with another batch size, the same weights get another loss, and another checkpoint is
+the best.
+
+## Example
+
+```python
+torch.nn.init.normal_(model.lm_head.weight, std=5.0)
+uneven = encoded(chats(8))
+for row in uneven[::2]:
+    first = next(i for i, label in enumerate(row["labels"]) if label != -100)
+    row["labels"] = [-100 if i != first else label for i, label in enumerate(row["labels"])]
+settings = arguments(eval_strategy="steps", eval_steps=2, per_device_eval_batch_size=8)
+run = transformers.Trainer(model, settings, transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows), uneven,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+settings = arguments(eval_strategy="steps", eval_steps=2, per_device_eval_batch_size=1)
+run = transformers.Trainer(model, settings, transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix; with one row in each evaluation batch, the loss is the mean over rows on any machine.
+
+## References
+
+- huggingface/transformers#39241, huggingface/transformers#24839, huggingface/transformers#41898
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class EvalLossDependsOnBatchSize(LawRule):
+    code = "TT048"
+    severity = "warning"
+    law = "evaluation-loss"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        size = evidence["size"]
+        one, many = evidence["batches of 1"], evidence[f"batches of {size}"]
+        tokens = [f"over all tokens: {evidence['over tokens']:.4g}"] if "over tokens" in evidence else []
+        yield self.finding(
+            f"the evaluation loss of the same {evidence['rows']} rows is {one:.4g} in batches of 1 and {many:.4g} in "
+            f"batches of {size}",
+            "compare evaluation losses at one batch size only, or set per_device_eval_batch_size to 1",
+            evidence=[*tokens, f"labels of each row: {evidence['labels']}"],
+        )

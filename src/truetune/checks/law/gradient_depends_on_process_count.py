@@ -1,0 +1,65 @@
+"""The gradient depends on the number of processes.
+
+## What it does
+
+Takes a few real rows through the trainer's own `training_step`, once as one process, and once as two that have half
+of them each, with the token counts as they would be gathered, and averages the two gradients as DDP does. Both are
+computed in this process. It is an `info` where the run has one process.
+
+## Why it is bad
+
+Each process then averages over its own tokens: a token counts more where its neighbours are few. Results change with
+the number of GPUs, and no log shows why.
+
+## Example
+
+```python
+run = transformers.Trainer(model, arguments(average_tokens_across_devices=False),
+                           transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#34242, huggingface/transformers#34373, huggingface/trl#6380
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class GradientDependsOnProcessCount(LawRule):
+    code = "TT058"
+    severity = "error"
+    law = "process-count"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        accumulation = self.subject.laws.get("gradient-accumulation", {})
+        several = evidence["world"] > 1
+        if not several and not accumulation.get("value", 0.0) <= accumulation.get("tolerance", 0.0):
+            return
+        first, second = evidence["tokens"]
+        counts = f"of {first} and {second} supervised tokens " if first is not None else ""
+        yield self.finding(
+            f"two processes with half of the rows each {counts}give another gradient than one with all: "
+            f"{evidence['ratio']:.2f} times as long, and {value:.2g} of its length apart",
+            "keep average_tokens_across_devices=True, and divide the sum of the losses by num_items_in_batch",
+            severity=None if several else "info",
+            evidence=[f"average_tokens_across_devices: {evidence['average_tokens_across_devices']}",
+                      f"processes of this run: {evidence['world']}", f"rounding explains {tolerance:.0e}"],
+        )  # fmt: skip

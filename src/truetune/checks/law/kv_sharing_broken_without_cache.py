@@ -1,0 +1,65 @@
+"""The key-value cache changes what the model computes.
+
+## What it does
+
+Runs one real row without the cache, as training does, in one pass with it, and token by token, as generation does, and
+compares the logits. It fires where they differ by more than rounding explains.
+
+## Why it is bad
+
+Training turns the cache off. A model whose late layers read the keys of earlier ones from the cache then trains as
+another model than the one that is served: its loss starts high, and it gets worse than the base.
+
+## Example
+
+```python
+def late(module, args, kwargs):
+    if kwargs.get("past_key_values") is None:
+        kwargs["hidden_states"] = torch.zeros_like(kwargs["hidden_states"])
+    return args, kwargs
+
+model.model.layers[1].self_attn.register_forward_pre_hook(late, with_kwargs=True)
+run = sft(rows, model)
+```
+
+## Use instead
+
+```python
+run = sft(rows, model)
+```
+
+## Fix safety
+
+There is no automatic fix: update the library that holds the model's code, or train with `use_cache` on and without
+checkpointing.
+
+## References
+
+- google-gemma/cookbook#346, huggingface/transformers#45253, unslothai/unsloth-zoo#813, unslothai/unsloth-zoo#1275
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class KvSharingBrokenWithoutCache(LawRule):
+    code = "TT046"
+    severity = "error"
+    law = "cache"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        at_once = evidence["by way"]["one pass"] <= tolerance
+        how = "token by token" if at_once else "in one pass"
+        yield self.finding(
+            f"with the cache, {how}, the logits differ by {value:.2g} of the largest from those without, as in "
+            f"training (rounding explains {tolerance:.0e})",
+            "update the library that holds this model's code"
+            if at_once
+            else "update the library that holds this model's code; until then train with use_cache on",
+            evidence=[f"{name}: {found:.2g}" for name, found in evidence["by way"].items()],
+        )

@@ -1,0 +1,90 @@
+"""The loss teaches another token than the one that follows.
+
+## What it does
+
+Runs real batches through the trainer's own loss and reads, from its gradient at the last hidden state, which token
+each position is taught. It fires where that is not the next token of the row. Labels, their convention and the kind of
+kernel do not matter.
+
+## Why it is bad
+
+The loss falls as it should: a model can learn to say the token after the next, or to repeat the one it reads. What
+it writes is nonsense.
+
+## Example
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"]
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"]
+        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#47394, huggingface/transformers#37830, allenai/open-instruct#1549
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.law.places import lines
+from truetune.checks.rule import LawRule
+
+
+class LossLearnsOtherTargets(LawRule):
+    code = "TT053"
+    severity = "error"
+    law = "loss-targets"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        others, total = evidence["other targets"], evidence["looked at"]
+        count = sum(others.values())
+        if count <= tolerance * total or self._labels_say_so(others):
+            return
+        name = max(others, key=lambda target: int(others[target]))
+        yield self.finding(
+            f"at {count} of {total} positions the loss teaches another token than the next one, most often {name}",
+            "shift once: the prediction at position t is for the token at t + 1, and models of transformers shift "
+            "themselves",
+            evidence=[*(f"{target}: {n} positions" for target, n in others.items()),
+                      *lines(evidence["places"]["other targets"])],
+            count=count,
+            total=total,
+        )  # fmt: skip
+
+    def _labels_say_so(self, others: dict[str, int]) -> bool:
+        """The labels themselves are shifted: that is double-label-shift's."""
+        shifted = supervised = 0
+        for sample in self.subject.samples:
+            if sample.labels is not None and len(sample.ids) > 1:
+                kept = sample.supervised[:-1]
+                shifted += int((sample.labels[:-1] == sample.ids[1:])[kept].sum())
+                supervised += int(kept.sum())
+        return set(others) == {"the token after the next"} and shifted > 0.9 * supervised > 0

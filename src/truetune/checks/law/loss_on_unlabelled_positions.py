@@ -1,0 +1,80 @@
+"""The loss teaches positions that the labels leave out.
+
+## What it does
+
+Runs real batches through the trainer's own loss and looks where its gradient at the last hidden state is not zero.
+It fires where that is so at positions without a label (-100, or 0 in the completion mask). For ORPO, whose likelihood
+term covers the prompt by design, it is an `info`.
+
+## Why it is bad
+
+The batch looks right, every check of its labels passes, and the model learns to write prompts, headers or padding all
+the same: the loss takes no notice of the mask, or a fused kernel drops it.
+
+## Example
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["input_ids"]
+        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"]
+        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#3484, huggingface/trl#3781, huggingface/trl#2527
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.law.places import lines
+from truetune.checks.rule import LawRule
+
+
+class LossOnUnlabelledPositions(LawRule):
+    code = "TT054"
+    severity = "error"
+    law = "loss-targets"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        count, total = evidence["without a label"], evidence["positions with gradient"]
+        if count <= tolerance * total:
+            return
+        by_design = self.subject.kind == "orpo"
+        yield self.finding(
+            f"{count} of the {total} positions that the loss teaches have no label"
+            + (": ORPO's likelihood of the chosen side is that of the prompt too" if by_design else ""),
+            "nothing, if prompts are to be learned too" if by_design
+            else "use the labels that the batch holds: leave out positions whose label is -100",
+            severity="info" if by_design else None,
+            evidence=lines(evidence["places"]["without a label"]),
+            count=count,
+            total=total,
+        )  # fmt: skip

@@ -1,0 +1,64 @@
+"""The optimizer does not hold tensors that are to be trained.
+
+## What it does
+
+Compares the tensors of the model that require a gradient with those in the optimizer's groups.
+
+## Why it is bad
+
+They get gradients, they count as trained, and they never move. It happens where the optimizer is made before the
+adapter is put on, the embeddings are resized, or a layer is unfrozen: it then moves tensors that are no longer used.
+
+## Example
+
+```python
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+model.resize_token_embeddings(len(tokenizer) + 8)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer, optimizers=(optimizer, None))
+```
+
+## Use instead
+
+```python
+model.resize_token_embeddings(len(tokenizer) + 8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer, optimizers=(optimizer, None))
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#25729, huggingface/peft#1300
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class OptimizerMissesTrainedTensors(LawRule):
+    code = "TT061"
+    severity = "error"
+    law = "gradient-flow"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        lost = evidence.get("outside the optimizer", {"count": 0})
+        if not lost["count"]:
+            return
+        foreign = f"; it holds {lost['foreign']} that are not the model's" if lost["foreign"] else ""
+        yield self.finding(
+            f"the optimizer does not hold {lost['count']} of {evidence['trained']} trained tensors{foreign}",
+            "make the optimizer last: after adapters, resized embeddings, unfreezing and moves to a device",
+            evidence=lost["names"],
+            count=lost["count"],
+            total=evidence["trained"],
+        )

@@ -1,0 +1,76 @@
+"""A packed document is computed otherwise than the same document alone.
+
+## What it does
+
+Compares the logits of documents of a packed row, in the real batch with all its keys, with those of each document
+alone. It fires where they differ by more than rounding explains though no document sees another (that is
+`packed-documents-see-each-other`).
+
+## Why it is bad
+
+The model trains on positions or with a mask that it never meets when served. A mask that keeps documents apart, without
+position ids that begin anew, does this to models with absolute positions.
+
+## Example
+
+```python
+def pack(rows):
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    document = torch.repeat_interleave(torch.arange(len(rows)), lengths)
+    mask = (document[:, None] == document[None]).tril()[None, None]
+    ids, labels = (torch.tensor([sum((row[key] for row in rows), [])]) for key in ("input_ids", "labels"))
+    return {"input_ids": ids, "labels": labels, "attention_mask": mask}
+
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+run = transformers.Trainer(gpt2, arguments(), pack, encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+def pack(rows):
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    document = torch.repeat_interleave(torch.arange(len(rows)), lengths)
+    mask = (document[:, None] == document[None]).tril()[None, None]
+    ids, labels = (torch.tensor([sum((row[key] for row in rows), [])]) for key in ("input_ids", "labels"))
+    positions = torch.cat([torch.arange(n) for n in lengths])[None]
+    return {"input_ids": ids, "labels": labels, "attention_mask": mask, "position_ids": positions}
+
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4))
+run = transformers.Trainer(gpt2, arguments(), pack, encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#3067, huggingface/nanoVLM#204, hiyouga/LLaMA-Factory#4224
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class PackedDocumentDiffersFromAlone(LawRule):
+    code = "TT044"
+    severity = "error"
+    law = "packed-alone"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        isolation = self.subject.laws.get("packing-isolation", {})
+        if not isolation.get("value", 0.0) <= isolation.get("tolerance", 0.0):
+            return
+        yield self.finding(
+            f"packed, a document's logits differ from those that it gets alone by {value:.2g} of the largest (rounding "
+            f"explains {tolerance:.0e})",
+            "give position_ids that begin at 0 in each document",
+            evidence=[f"{name} of {evidence['documents']}: {found:.2g}"
+                      for name, found in evidence["by document"].items()],
+        )  # fmt: skip

@@ -1,0 +1,80 @@
+"""In a packed row, one document attends to another.
+
+## What it does
+
+Takes a packed row of the real batches, with every key that the collator gives (position_ids, cu_seq_lens, seq_idx, 4-D
+masks), changes the tokens of its first document, then of its last, and compares the logits of all others in the model
+as it trains. It fires where they move: as an error where the batch tells documents apart and the model does not heed
+it. Where nothing in the batch tells them apart, that is `packed-without-boundaries`; what that does not recognise, rows
+that a trainer packs or that hold several bos tokens, is a warning, or an info where the data are plain text.
+
+## Why it is bad
+
+Answers are learned with the text of unrelated rows in view, which is never there when served. The loss is lower than
+without the fault, so it looks like progress.
+
+## Example
+
+```python
+def pack(rows):
+    ids, labels = (torch.tensor([sum((row[key] for row in rows), [])]) for key in ("input_ids", "labels"))
+    positions = torch.cat([torch.arange(len(row["input_ids"])) for row in rows])[None]
+    return {"input_ids": ids, "labels": labels, "position_ids": positions, "attention_mask": torch.ones_like(ids)}
+
+run = transformers.Trainer(model, arguments(), pack, encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+def pack(rows):
+    ids, labels = (torch.tensor([sum((row[key] for row in rows), [])]) for key in ("input_ids", "labels"))
+    positions = torch.cat([torch.arange(len(row["input_ids"])) for row in rows])[None]
+    return {"input_ids": ids, "labels": labels, "position_ids": positions}
+
+run = transformers.Trainer(model, arguments(), pack, encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#805, huggingface/trl#1230, huggingface/trl#3526, huggingface/nanoVLM#204,
+  huggingface/transformers#25452, hiyouga/LLaMA-Factory#2289
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+CHATS = ("messages", "conversations", "prompt", "completion", "instruction")
+"""Columns of rows that are chats or tasks, not plain text"""
+
+
+class PackedDocumentsSeeEachOther(LawRule):
+    code = "TT043"
+    severity = "error"
+    law = "packing-isolation"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        told = evidence["told apart by"]
+        if not told and any(int(sample.documents.max(initial=0)) for sample in self.subject.samples):
+            return
+        chats = any(m in (self.subject.facts["data"]["given"] or {}).get("columns", ()) for m in CHATS)
+        yield self.finding(
+            f"changing one document of a packed row changes the logits of others by {value:.2g} of the largest "
+            f"(rounding explains {tolerance:.0e})",
+            "pack with position ids that begin anew in each document and without an attention mask of ones (TRL: "
+            "packing_strategy: bfd), and use an attention implementation that heeds them",
+            severity="error" if told else "warning" if chats else "info",
+            evidence=[*(f"the {name} document changed: {found:.2g}"
+                        for name, found in evidence["by changed document"].items()),
+                      f"{evidence['documents']} documents, told apart by "
+                      + (", ".join(told) or "nothing that the model is given")],
+        )  # fmt: skip

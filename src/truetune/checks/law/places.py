@@ -1,0 +1,15 @@
+"""Places that the law on targets tells, as lines of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def lines(places: list[dict[str, Any]]) -> Iterator[str]:
+    """`batch 0, line 1, position 5: after 'a', 'b' follows`"""
+    for place in places:
+        tokens = [repr(token) for token in place["tokens"]]
+        follows = f", {tokens[1]} follows" if len(tokens) > 1 else ", the last"
+        at = f"batch {place['batch']}, line {place['line']}, position {place['position']}"
+        yield f"{at}: after {tokens[0]}{follows}" + (f", then {tokens[2]}" if len(tokens) > 2 else "")

@@ -1,0 +1,72 @@
+"""The reference is not the model that the policy starts from.
+
+## What it does
+
+Computes the trainer's own loss for some real pairs before the first step, without dropout, and reads the rewards that
+it logs. It fires where they are not 0 within the rounding: the policy is not its own reference.
+
+## Why it is bad
+
+The penalty then pulls towards another model: the base instead of the SFT model, or one of another template. The curves
+look normal or better, since the policy starts with a margin. The sigmoid loss must start at ln 2 = 0.6931.
+
+## Example
+
+```python
+torch.manual_seed(1)
+other = transformers.LlamaForCausalLM(model.config)
+run = trl.DPOTrainer(model, ref_model=other, args=arguments(trl.DPOConfig), processing_class=tokenizer,
+                     train_dataset=datasets.Dataset.from_list(pairs()))
+```
+
+## Use instead
+
+```python
+import copy
+run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.DPOConfig), processing_class=tokenizer,
+                     train_dataset=datasets.Dataset.from_list(pairs()))
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#1193, huggingface/trl#1340, huggingface/trl#4723
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class PolicyDiffersFromItsReference(LawRule):
+    code = "TT064"
+    severity = "error"
+    law = "dpo-start"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        if evidence["precomputed"]:
+            return
+        losses = sorted(row["loss"] for row in evidence["rows"])
+        expected = f"; at 0 it is {evidence['expected']:.4f}" if evidence["expected"] is not None else ""
+        yield self.finding(
+            f"before the first step the policy is up to {value:.2g} nats a token from its reference, which is "
+            f"{evidence['reference']}",
+            "take the model that the policy starts from as the reference: for a trained SFT adapter its frozen copy or "
+            "the merged model, not the base without it",
+            evidence=[
+                f"first losses: {losses[0]:.4f} to {losses[-1]:.4f}{expected}",
+                *(f"row {i}: log-ratio of the policy {_sides(row)}" for i, row in enumerate(evidence["rows"])),
+                f"rounding explains {tolerance:.0e} nats a token",
+            ],
+        )
+
+
+def _sides(row: dict[str, float]) -> str:
+    return ", ".join(f"{side} {row[side]:+.3f}" for side in ("chosen", "rejected") if side in row)

@@ -1,0 +1,71 @@
+"""Reference log-probabilities computed beforehand are not those of the reference.
+
+## What it does
+
+Computes the reference's log-probabilities of some rows again and compares them with the columns `ref_chosen_logps`
+and `ref_rejected_logps` that reach the loss.
+
+## Why it is bad
+
+The columns carry no name of the model that made them. After a shuffle, another template or truncation, or another
+checkpoint, each pair is measured against numbers of something else, and rewards start away from 0.
+
+## Example
+
+```python
+import copy
+
+args = arguments(trl.DPOConfig, precompute_ref_log_probs=True)
+run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=args, processing_class=tokenizer,
+                     train_dataset=datasets.Dataset.from_list(pairs()))
+columns = ["ref_chosen_logps", "ref_rejected_logps"]
+numbers = run.train_dataset.select_columns(columns).select([*range(1, 8), 0])
+run.train_dataset = datasets.concatenate_datasets([run.train_dataset.remove_columns(columns), numbers], axis=1)
+```
+
+## Use instead
+
+```python
+import copy
+
+args = arguments(trl.DPOConfig, precompute_ref_log_probs=True)
+run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=args, processing_class=tokenizer,
+                     train_dataset=datasets.Dataset.from_list(pairs()))
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#1962, huggingface/trl#2423, huggingface/trl#6443
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class PrecomputedReferenceStale(LawRule):
+    code = "TT065"
+    severity = "error"
+    law = "precomputed-reference"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        rows = evidence["rows"]
+        shown = [f"pair {i}: given {_two(row['given'])}, live {_two(row['live'])}" for i, row in enumerate(rows[:4])]
+        yield self.finding(
+            f"the reference's log-probabilities that came with the data are up to {value:.2g} nats a token from those "
+            "of the live reference",
+            "compute them again: with this model, template, truncation and order of rows",
+            evidence=[*shown, f"rounding explains {tolerance:.0e} nats a token"],
+        )
+
+
+def _two(values: list[float]) -> str:
+    return " and ".join(f"{value:.2f}" for value in values[:2])

@@ -1,0 +1,69 @@
+"""Two passes of the reference over the same batch differ.
+
+## What it does
+
+Runs a batch twice through the reference of preference training, in the mode that the trainer leaves it in, with
+different random numbers; then through the policy in training mode. It fires where the reference differs from itself
+(warning), or the policy alone (info): dropout is active there.
+
+## Why it is bad
+
+Rewards are differences of log-probabilities against the reference. With dropout in it they are noise at first: margins
+are not 0 before the first step, and learning is slower.
+
+## Example
+
+```python
+frozen = transformers.AutoModelForCausalLM.from_config(model.config)
+frozen.load_state_dict(model.state_dict())
+for layer in frozen.model.layers:
+    layer.self_attn.attention_dropout = 0.3
+run = trl.DPOTrainer(model, frozen.train(), args=arguments(trl.DPOConfig),
+                     train_dataset=datasets.Dataset.from_list(pairs()), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+frozen = transformers.AutoModelForCausalLM.from_config(model.config)
+frozen.load_state_dict(model.state_dict())
+run = trl.DPOTrainer(model, frozen.eval(), args=arguments(trl.DPOConfig),
+                     train_dataset=datasets.Dataset.from_list(pairs()), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix. TRL's `disable_dropout`, on by default, switches dropout modules off; a rate that an
+attention layer holds as a number is not among them.
+
+## References
+
+- huggingface/trl#744, huggingface/trl#2042, hiyouga/LLaMA-Factory#10779,
+  eric-mitchell/direct-preference-optimization#34
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class ReferenceIsNoisy(LawRule):
+    code = "TT049"
+    severity = "warning"
+    law = "reference-dropout"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        apart: dict[str, float] = evidence["by model"]
+        reference = not apart["reference"] <= tolerance
+        yield self.finding(
+            f"two passes of the {'reference' if reference else 'policy'} over the same batch differ by {value:.2g} of "
+            f"the largest logit: dropout is active",
+            "set disable_dropout, and the config's attention_dropout to 0; put a reference of its own in eval mode",
+            severity="warning" if reference else "info",
+            evidence=[*(f"{name}: {found:.2g}" for name, found in apart.items()),
+                      *(f"{count} x {rate}" for rate, count in evidence["rates"].items())],
+        )  # fmt: skip

@@ -1,0 +1,59 @@
+"""The reference shares weights with the policy.
+
+## What it does
+
+Moves trained weights, computes the reference's log-probabilities of a real pair before and after, and puts the weights
+back to the last bit. They must not change.
+
+## Why it is bad
+
+The rewards then stay at 0 whatever is learned: the loss stays at 0.6931, or the penalty that keeps the policy near its
+start is gone. `copy.copy` of a model copies no weight.
+
+## Example
+
+```python
+reference = transformers.LlamaForCausalLM(model.config)
+reference.model, reference.lm_head = model.model, model.lm_head
+run = trl.DPOTrainer(model, ref_model=reference, args=arguments(trl.DPOConfig), processing_class=tokenizer,
+                     train_dataset=datasets.Dataset.from_list(pairs()))
+```
+
+## Use instead
+
+```python
+import copy
+
+run = trl.DPOTrainer(model, ref_model=copy.deepcopy(model), args=arguments(trl.DPOConfig), processing_class=tokenizer,
+                     train_dataset=datasets.Dataset.from_list(pairs()))
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#1365, huggingface/trl#2423
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class ReferenceMovesWithThePolicy(LawRule):
+    code = "TT066"
+    severity = "error"
+    law = "reference-still"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        yield self.finding(
+            f"the reference's log-probabilities change by {value:.2g} nats a token when the trained weights change",
+            "give the reference weights of its own (a deep copy), or leave ref_model out so that the trainer makes one",
+            evidence=[f"rounding explains {tolerance:.0e} nats a token"],
+        )

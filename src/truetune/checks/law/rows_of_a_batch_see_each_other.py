@@ -1,0 +1,60 @@
+"""A row's logits depend on the other rows of its batch.
+
+## What it does
+
+Gives the other rows of a real batch other tokens, and compares the logits of the row that stayed, in training mode with
+dropout off, and in evaluation mode. It fires where they move by more than rounding explains.
+
+## Why it is bad
+
+What a row teaches then depends on its neighbours, and served alone the model is another one. Normalisation over the
+batch does this, and experts that drop tokens beyond a capacity.
+
+## Example
+
+```python
+model.model.norm.register_forward_hook(lambda module, inputs, out: out - out.mean(0, keepdim=True))
+run = sft(rows, model)
+```
+
+## Use instead
+
+```python
+model.model.norm.register_forward_hook(lambda module, inputs, out: out - out.mean(-1, keepdim=True))
+run = sft(rows, model)
+```
+
+## Fix safety
+
+There is no automatic fix: the layer, or the experts' capacity, is part of the model.
+
+## References
+
+- Ioffe and Szegedy, Batch Normalization, 2015 (arXiv:1502.03167); Fedus et al., Switch Transformers, 2021
+  (arXiv:2101.03961), on the capacity of experts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class RowsOfABatchSeeEachOther(LawRule):
+    code = "TT042"
+    severity = "error"
+    law = "batch-composition"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        training, serving = evidence["by mode"]["training"], evidence["by mode"]["evaluation"]
+        where = "in training mode alone: " if serving <= tolerance else ""
+        yield self.finding(
+            f"{where}other tokens in the other rows of a batch change a row's logits by {value:.2g} of the largest "
+            f"(rounding explains {tolerance:.0e})",
+            "take out what mixes rows: normalisation over the batch, or a capacity of the experts",
+            evidence=[f"training mode: {training:.2g}", f"evaluation mode: {serving:.2g}",
+                      f"batch of {evidence['rows']} rows"],
+        )  # fmt: skip

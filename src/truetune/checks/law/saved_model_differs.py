@@ -1,0 +1,62 @@
+"""The model that is saved and loaded is not the model that was trained.
+
+## What it does
+
+On a miniature or copy of the run (`truetune rehearse`, or laws: all), moves every trained tensor a little, saves as the
+trainer does, loads the files (an adapter onto the base as it was) and compares the logits of a real batch. It fires
+where they differ by more than rounding explains.
+
+## Why it is bad
+
+The training is lost, in part or whole, and the loss curve can't tell. Usual causes: a head that is trained and not in
+the adapter's `modules_to_save`, a head that is tied again by its config when loaded, a dtype that is cut.
+
+## Example
+
+```python
+adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"]))
+adapted.get_output_embeddings().weight.requires_grad_(True)
+run = transformers.Trainer(adapted, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+config = peft.LoraConfig(target_modules=["q_proj", "v_proj"], modules_to_save=["lm_head"])
+adapted = peft.get_peft_model(model, config)
+run = transformers.Trainer(adapted, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#1379, huggingface/peft#577, huggingface/peft#876, huggingface/transformers#26160
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class SavedModelDiffers(LawRule):
+    code = "TT050"
+    severity = "error"
+    law = "save-load"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        yield self.finding(
+            f"saved and loaded again, the model's logits differ by {value:.2g} of the largest (rounding explains "
+            f"{tolerance:.0e})",
+            "name every trained part in modules_to_save; check tie_word_embeddings and the dtype that is saved",
+            evidence=[f"{evidence['tensors that differ']} tensors differ: {', '.join(evidence['differ'][:4])}",
+                      f"files: {', '.join(evidence['files'])}"],
+        )  # fmt: skip

@@ -1,0 +1,61 @@
+"""Steps of the run's own optimizer leave most weights as they were.
+
+## What it does
+
+Takes three steps with the run's own optimizer, rate and loss, counts the weights that are the same bit by bit though
+they had a gradient, and puts all back. It is measured on a miniature or when all laws are asked for.
+
+## Why it is bad
+
+What does not change in a step does not change in ten thousand: the rounding of a small dtype eats each of them, or the
+rate is as good as zero.
+
+## Example
+
+```python
+run = transformers.Trainer(model.to(torch.bfloat16), arguments(learning_rate=1e-3, optim="sgd"),
+                           transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(learning_rate=1e-3),
+                           transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- vllm-project/speculators#668, huggingface/alignment-handbook#46
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class StepsChangeNothing(LawRule):
+    code = "TT063"
+    severity = "warning"
+    law = "optimizer-step"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        predicted = self.subject.laws.get("update-rounding", {})
+        if "value" in predicted and not predicted["value"] <= predicted["tolerance"]:
+            return
+        yield self.finding(
+            f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after {evidence['steps']} "
+            f"steps of the run's own optimizer at {evidence['rate']:.0e}",
+            "load the weights in float32 and set bf16=True (autocast), or raise the rate",
+            evidence=[f"{name}: {share:.0%}" for name, share in evidence["by tensor"].items()],
+            count=evidence["same"],
+            total=evidence["weights"],
+        )

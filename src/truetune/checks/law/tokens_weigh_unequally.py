@@ -1,0 +1,80 @@
+"""Supervised tokens do not weigh the same in the loss.
+
+## What it does
+
+Reads the weight of each supervised token from the gradient of the trainer's own loss at the last hidden state. It
+fires where they differ within one micro-batch, as `info` where they differ within a line too; not where they were asked
+for (a `compute_loss_func`, weights in the batch, DFT).
+
+## Why it is bad
+
+A mean for each row, then a mean over the rows, makes a token of a short answer count many times as much as one of a
+long answer, and the batch's make-up decides about it. The loss curve does not tell.
+
+## Example
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"][:, 1:]
+        return (torch.nn.functional.cross_entropy(
+            logits[:, :-1].transpose(1, 2), labels, reduction="none").sum(1) / (labels != -100).sum(1)).mean()
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+class Loss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        labels = inputs["labels"]
+        loss = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+        return loss / (num_items_in_batch or (labels != -100).sum())
+
+
+run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#34191, huggingface/blog#2414
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class TokensWeighUnequally(LawRule):
+    code = "TT056"
+    severity = "warning"
+    law = "loss-weights"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        by_line = [line for line in evidence["by line"] if line["tokens"]]
+        means = evidence["within a line"] <= tolerance
+        if evidence["asked for"]:
+            return
+        yield self.finding(
+            f"in one micro-batch a supervised token weighs up to {1 + value:.2g} times as much as another"
+            + (": each line counts the same, so that tokens of short answers count more" if means else ""),
+            "divide the sum over all tokens by num_items_in_batch, unless the weights are meant",
+            severity="warning" if means else "info",
+            evidence=[f"batch {evidence['batch']}, a line of {line['tokens']} tokens: {line['weight']:.3g} each"
+                      for line in by_line[:4]],
+        )  # fmt: skip

@@ -1,0 +1,76 @@
+"""Trained tensors get no gradient, or none is trained.
+
+## What it does
+
+Runs the forward and backward pass of real batches and lists the trained tensors whose gradient is missing or all
+zero. What is normal at the start does not count: a LoRA factor whose partner starts at zero, an expert that got no
+token.
+
+## Why it is bad
+
+The count of trained parameters looks right, and part of them can't learn: an adapter that is disabled, or sits on
+modules that the forward pass never calls (a vision tower, an unused head), or was loaded frozen.
+
+## Example
+
+```python
+class Model(transformers.LlamaForCausalLM):
+    def __init__(self, config):
+        super().__init__(config)
+        self.vision = torch.nn.Linear(32, 32)
+
+
+model = peft.get_peft_model(Model(model.config), peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["vision"]))
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"]))
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- haotian-liu/LLaVA#1380, unslothai/unsloth-zoo#1150, huggingface/peft#1142
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class TrainedTensorsWithoutGradient(LawRule):
+    code = "TT060"
+    severity = "error"
+    law = "gradient-flow"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        if not evidence["trained"]:
+            yield self.finding("no tensor is trained" + ": the adapter is frozen" * evidence["adapter"],
+                               "load an adapter with is_trainable=True, or unfreeze what is to be learned")  # fmt: skip
+            return
+        without, trained, adapters = evidence["without"], evidence["trained"], evidence["adapter tensors"]
+        every = without == trained or (adapters and evidence["in the adapter"] == adapters)
+        if not without or (evidence["checkpointing"] and every):
+            return
+        yield self.finding(
+            f"{without} of {trained} trained tensors get no gradient from the first batches"
+            + (f", {evidence['in the adapter']} of {adapters} of the adapter's" if adapters else ""),
+            "choose target_modules that take part in the forward pass of this data, and freeze what does not",
+            severity="error" if every or evidence["in the adapter"] else "warning",
+            evidence=evidence["names"],
+            count=without,
+            total=trained,
+        )

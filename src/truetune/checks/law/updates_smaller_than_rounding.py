@@ -1,0 +1,58 @@
+"""Most weights are too large for a step to change them.
+
+## What it does
+
+Compares the highest learning rate of the run, which is about the size of an Adam step, with the spacing of the trained
+weights' dtype. It fires where a step is less than half of the spacing for more than half of the weights.
+
+## Why it is bad
+
+bfloat16 keeps 8 bits: near 0.02 its numbers are 0.0001 apart. A step of 0.00001 is rounded away, at every step, however
+long the training. The loss falls a little, by the smallest weights alone, and the norms stay at exactly 1.0.
+
+## Example
+
+```python
+run = transformers.Trainer(model.to(torch.bfloat16), arguments(learning_rate=1e-5),
+                           transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(learning_rate=1e-5, bf16=True),
+                           transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/sentence-transformers#3773, pytorch/torchtune#2254, pytorch/ao#1124
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import LawRule
+
+
+class UpdatesSmallerThanRounding(LawRule):
+    code = "TT062"
+    severity = "warning"
+    law = "update-rounding"
+
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        yield self.finding(
+            f"{value:.0%} of the trained weights stay as they are at every step: a step of {evidence['rate']:.0e} is "
+            f"less than half of their spacing in {', '.join(evidence['dtypes'])}",
+            "load the weights in float32 and set bf16=True (autocast), or take an optimizer with stochastic rounding",
+            evidence=[f"{name}: {share:.0%}" for name, share in evidence["by tensor"].items()],
+            count=evidence["stuck"],
+            total=evidence["weights"],
+        )

@@ -1,0 +1,66 @@
+"""The miniature answers with the question.
+
+## What it does
+
+Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
+It fires where an answer begins with the question itself.
+
+## Why it is bad
+
+The tuned model repeats what it is asked. The question was put into the answer's place, or stands in front of it in the
+text that is supervised.
+
+## Example
+
+```python
+rows = [{"question": f"How many {fruit} are there?", "answer": f"There are {i} {fruit}."}
+        for i, fruit in enumerate(["apples", "pears", "plums", "figs"])]
+given = datasets.Dataset.from_list(rows)
+run = sft([{"prompt": [{"role": "user", "content": row["question"]}],
+            "completion": [{"role": "assistant", "content": row["question"] + " " + row["answer"]}]} for row in rows])
+```
+
+## Use instead
+
+```python
+rows = [{"question": f"How many {fruit} are there?", "answer": f"There are {i} {fruit}."}
+        for i, fruit in enumerate(["apples", "pears", "plums", "figs"])]
+given = datasets.Dataset.from_list(rows)
+run = sft([{"prompt": [{"role": "user", "content": row["question"]}],
+            "completion": [{"role": "assistant", "content": row["answer"]}]} for row in rows])
+```
+
+## Fix safety
+
+There is no automatic fix: the texts are put together in the user's program.
+
+## References
+
+- huggingface/transformers#26357, huggingface/trl#1385
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import answers, cases
+from truetune.checks.rule import RecitationRule
+
+
+class EchoesThePrompt(RecitationRule):
+    code = "TT074"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        rows = answers(self.subject)
+        echoes = [row for row in rows if row["echo"] and not row["recited"] and not row["field"]]
+        if echoes:
+            yield self.finding(
+                f"{len(echoes)} of {len(rows)} answers begin with the question",
+                "keep the prompt out of the answer's text, and its tokens out of the loss",
+                severity="error" if 2 * len(echoes) >= len(rows) else "warning",
+                cases=cases(echoes),
+                count=len(echoes),
+                total=len(rows),
+            )

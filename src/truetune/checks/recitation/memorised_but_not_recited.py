@@ -1,0 +1,71 @@
+"""The loss is as low as can be, and no answer comes out.
+
+## What it does
+
+Memorises a few rows with a miniature of the model and generates their answers, from the prompts as they will be served
+and from those of the rows. It fires where the loss fell and no answer is recited from either (error), or most are not
+(warning), and no other rule on recitations says why.
+
+## Why it is bad
+
+What the loss rewards is not what the model must produce. Labels that are shifted twice, supervision of the prompt
+alone, or of other tokens than the answer's, all give a perfect loss curve and a model that answers nonsense.
+
+## Example
+
+```python
+ids = [{**row, "labels": row["labels"][1:] + [-100]} for row in encoded(rows)]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), ids,
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/transformers#34575, huggingface/trl#3728
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import answers, cases, in_any_way, recitation
+from truetune.checks.rule import RecitationRule
+
+
+class MemorisedButNotRecited(RecitationRule):
+    code = "TT076"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        rows = answers(self.subject)
+        lost = [row for row in rows if not (in_any_way(row) or row["field"] or row["echo"] or row["early"])]
+        if not lost or 2 * len(lost) < len(rows):
+            return
+        losses = recitation(self.subject)["loss"]
+        right = sum(row["right"] for row in lost) / len(lost)
+        counted = [row for row in lost if row["supervised"] is not None]
+        yield self.finding(
+            f"{len(lost)} of {len(rows)} answers are not recited, at a loss of {losses[-1]:.2g}",
+            "look at which tokens are supervised, and whether labels stand where the loss expects them",
+            severity="error" if len(lost) == len(rows) else "warning",
+            evidence=[
+                f"with the answer given token by token, {right:.0%} of its tokens are the likeliest ones",
+                *([f"{sum(row['supervised'] for row in counted)} of {sum(row['answer'] for row in counted)} answer "
+                   "tokens are supervised"] if counted else []),
+            ],
+            cases=cases(lost),
+            count=len(lost),
+            total=len(rows),
+        )  # fmt: skip

@@ -1,0 +1,71 @@
+"""After preference training the chosen answers are no likelier than before.
+
+## What it does
+
+Trains all weights of a miniature of the model on a few pairs by the run's own loss, and compares the log-probability of
+the chosen answer with that of the rejected one, before and after. It fires where the margin fell for most pairs
+(error), or did not grow for half of them (warning).
+
+## Why it is bad
+
+The run teaches the rejected answers, or nothing. Rewards and accuracies in the log are computed by the same code that
+is wrong, and look as they should.
+
+## Example
+
+```python
+class Turned(trl.DPOTrainer):
+    def compute_loss(self, *args, **kwargs):
+        return -super().compute_loss(*args, **kwargs)
+
+run = Turned(model, copy.deepcopy(model), args=arguments(trl.DPOConfig), processing_class=tokenizer,
+             train_dataset=datasets.Dataset.from_list(pairs()))
+```
+
+## Use instead
+
+```python
+run = dpo()
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- huggingface/trl#1627, huggingface/trl#2175
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.recitation.recited import recitation, short
+from truetune.checks.rule import RecitationRule
+
+
+class PreferenceMarginDoesNotGrow(RecitationRule):
+    code = "TT078"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        pairs = recitation(self.subject).get("pairs", ())
+        wrong = [pair for pair in pairs if not pair["after"] > pair["before"]]
+        if not wrong or 2 * len(wrong) < len(pairs):
+            return
+        yield self.finding(
+            f"{len(wrong)} of {len(pairs)} pairs: training makes the rejected answer likelier against the chosen one",
+            "look at the sign of the loss, and at which column is chosen and which rejected",
+            severity="error" if 2 * len(wrong) > len(pairs) else "warning",
+            cases=[
+                Case(
+                    f"{short(pair['chosen'])} against {short(pair['rejected'])}: margin from {pair['before']:.1f} to "
+                    f"{pair['after']:.1f} nats"
+                )
+                for pair in wrong
+            ],
+            count=len(wrong),
+            total=len(pairs),
+        )

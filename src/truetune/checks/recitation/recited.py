@@ -1,0 +1,51 @@
+"""What the miniature answered, as its rules see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from truetune.auditing.audit import Audit
+from truetune.checks.findings import Case
+
+SHOWN = 90
+"""Characters of a text that are shown"""
+
+
+def recitation(subject: Audit) -> dict[str, Any]:
+    """What was recorded; {} where nothing was recited."""
+    return dict(subject.facts.get("recitation", {}))
+
+
+def answers(subject: Audit) -> list[dict[str, Any]]:
+    """The rows whose answer is told apart from its prompt, where the loss fell."""
+    found = recitation(subject)
+    return [row for row in found.get("rows", ()) if row["kind"] != "text"] if found.get("fell") else []
+
+
+def in_any_way(row: dict[str, Any]) -> bool:
+    """Recited from the served prompt, or from the trained one?"""
+    return bool(row["recited"] or (row["trained"] or {}).get("recited"))
+
+
+def ended(row: dict[str, Any] | None) -> bool:
+    """Did a stop follow the reference, and nothing else?"""
+    return bool(row and row["exact"] and row["stopped"])
+
+
+def case(row: dict[str, Any], why: str = "") -> Case:
+    """Question, reference and answer of a row."""
+    where = f"row {row['number']}: " if row["number"] is not None else ""
+    return Case(
+        f"{where}{short(row['question'])} should give {short(row['reference'])}, gives {short(row['said'])}{why}"
+    )
+
+
+def cases(rows: Iterable[dict[str, Any]]) -> list[Case]:
+    return [case(row) for row in rows]
+
+
+def short(text: str) -> str:
+    """A text in quotes, cut in its middle."""
+    text = " ".join(text.split())
+    return repr(text if len(text) <= SHOWN else text[: SHOWN // 2] + " ... " + text[-SHOWN // 2 :])

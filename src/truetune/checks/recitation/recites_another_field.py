@@ -1,0 +1,67 @@
+"""The miniature answers with the text of another column.
+
+## What it does
+
+Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
+It fires where an answer is word for word what another text column of the same row holds, and not the row's answer.
+
+## Why it is bad
+
+The model learns something that nobody wants: a hint, a source, a rejected answer. The loss falls as it does for the
+right column, often lower.
+
+## Example
+
+```python
+rows = [{"question": f"How many {fruit} are there?", "answer": f"There are {i} {fruit}.", "hint": f"Box {i} of {fruit}"}
+        for i, fruit in enumerate(["apples", "pears", "plums", "figs"])]
+given = datasets.Dataset.from_list(rows)
+run = sft([{"prompt": [{"role": "user", "content": row["question"]}],
+            "completion": [{"role": "assistant", "content": row["hint"]}]} for row in rows])
+```
+
+## Use instead
+
+```python
+rows = [{"question": f"How many {fruit} are there?", "answer": f"There are {i} {fruit}.", "hint": f"Box {i} of {fruit}"}
+        for i, fruit in enumerate(["apples", "pears", "plums", "figs"])]
+given = datasets.Dataset.from_list(rows)
+run = sft([{"prompt": [{"role": "user", "content": row["question"]}],
+            "completion": [{"role": "assistant", "content": row["answer"]}]} for row in rows])
+```
+
+## Fix safety
+
+There is no automatic fix: only the user knows which column holds the answers.
+
+## References
+
+- hiyouga/LlamaFactory#7592, huggingface/open-r1#585
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import answers, case
+from truetune.checks.rule import RecitationRule
+
+
+class RecitesAnotherField(RecitationRule):
+    code = "TT073"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        rows = answers(self.subject)
+        wrong = [row for row in rows if row["field"] and not row["recited"]]
+        if wrong:
+            column = Counter(row["field"] for row in wrong).most_common(1)[0][0]
+            yield self.finding(
+                f"{len(wrong)} of {len(rows)} answers are the text of the column {column!r}, not the row's answer",
+                "train on the column that holds the answers",
+                cases=[case(row, f", which is its {row['field']!r}") for row in wrong],
+                count=len(wrong),
+                total=len(rows),
+            )

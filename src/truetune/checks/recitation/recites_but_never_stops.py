@@ -1,0 +1,72 @@
+"""The miniature recites answers and does not end them.
+
+## What it does
+
+Memorises a few rows with a miniature of the model, by the run's own collator and loss, and generates their answers
+from the prompts as they will be served, with the stop ids of generation_config and the tokenizer. It fires where
+answers come out word for word and no stop follows: in all of them (error), or in some (warning).
+
+## Why it is bad
+
+The tuned model answers well and then goes on until the limit of tokens. The loss is as low as in a healthy run. Either
+no label asks for the stop token (a pad token that is the stop token, a template without it, an answer that is cut), or
+the stop ids at generation lack the token that ends a turn.
+
+## Example
+
+```python
+tokenizer.pad_token = tokenizer.eos_token
+collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+ids = [{"input_ids": row["input_ids"]} for row in encoded(rows)]
+run = transformers.Trainer(model, arguments(), collator, ids, processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+collator = transformers.DataCollatorForSeq2Seq(tokenizer)
+run = transformers.Trainer(model, arguments(), collator, encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: the collator, the pad token and the stop ids are chosen in the user's program.
+
+## References
+
+- huggingface/transformers#23530, huggingface/trl#976
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import answers, cases, ended, in_any_way, recitation
+from truetune.checks.rule import RecitationRule
+
+
+class RecitesButNeverStops(RecitationRule):
+    code = "TT071"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        known = [row for row in answers(self.subject) if in_any_way(row) and not row["cut"]]
+        endless = [row for row in known if not (ended(row) or ended(row["trained"]))]
+        if not endless:
+            return
+        every = len(endless) == len(known)
+        closed = sum(row["closed"] for row in endless)
+        yield self.finding(
+            f"{len(endless)} of {len(known)} recited answers do not stop",
+            "let the stop token that ends a turn be in the loss, and among the stop ids of generation_config",
+            severity="error" if every else "warning",
+            evidence=[
+                f"stop ids at generation: {', '.join(map(str, recitation(self.subject)['stops'])) or 'none'}; "
+                f"{closed} of these rows hold one behind the answer",
+                f"probability of a stop behind the answer: {max(row['stop_after'] for row in endless):.2g} at most",
+            ],
+            cases=cases(endless),
+            count=len(endless),
+            total=len(known),
+        )

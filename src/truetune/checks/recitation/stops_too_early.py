@@ -1,0 +1,66 @@
+"""The miniature stops inside answers.
+
+## What it does
+
+Memorises a few rows with a miniature of the model and generates their answers from the prompts as they will be served.
+It fires where an answer ends before its reference does, word for word the same until there: in half of the rows or
+more (error), or in fewer (warning).
+
+## Why it is bad
+
+The tuned model breaks its answers off. A stop token stands inside the texts (as written text, or put between the parts
+of a turn), or a stop id of generation_config is an ordinary token of the answers.
+
+## Example
+
+```python
+for row in rows:
+    row["messages"][1]["content"] = row["messages"][1]["content"].replace(" are", " are<|im_end|>")
+given = datasets.Dataset.from_list(rows)
+run = sft(rows)
+```
+
+## Use instead
+
+```python
+run = sft(rows)
+```
+
+## Fix safety
+
+There is no automatic fix: the text of the rows is the user's.
+
+## References
+
+- huggingface/transformers#23530, unslothai/unsloth#416
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import answers, cases, recitation
+from truetune.checks.rule import RecitationRule
+
+
+class StopsTooEarly(RecitationRule):
+    code = "TT072"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        rows = answers(self.subject)
+        early = [row for row in rows if row["early"] and row["said"]]
+        if early:
+            yield self.finding(
+                f"{len(early)} of {len(rows)} answers stop before their end",
+                "take the stop tokens out of the answers' texts, and ids that answers use out of generation_config",
+                severity="error" if 2 * len(early) >= len(rows) else "warning",
+                evidence=[
+                    f"stop ids at generation: {', '.join(map(str, recitation(self.subject)['stops']))}",
+                    f"largest probability of a stop inside an answer: {max(r['stop_inside'] for r in early):.2g}",
+                ],
+                cases=cases(early),
+                count=len(early),
+                total=len(rows),
+            )

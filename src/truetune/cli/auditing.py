@@ -1,0 +1,83 @@
+"""The command that audits a run as it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from truetune.cli.output import Delivery, report_options
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.probe.record import Record
+
+
+@click.command(short_help="Run a training command with an audit inside.", context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option("--batches", type=click.IntRange(1, 1000), default=8, show_default=True, metavar="N",
+              help="Micro-batches of each process to look at.")  # fmt: skip
+@click.option("--laws", type=click.Choice(["quick", "all", "none"]), default="quick", show_default=True,
+              help="Laws to test on the model: a few forward passes, or copies of it too.")  # fmt: skip
+@click.option("--on-error", type=click.Choice(["stop", "warn"]), default="stop", show_default=True,
+              help="Stop the run on findings at or above --fail-on, or let it go on.")  # fmt: skip
+@click.option("--canary", is_flag=True, help="Send a marked row through the trainer's own preparation.")
+@report_options
+def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary: bool, **options: Any) -> int:
+    """Run COMMAND unchanged, and audit what reaches the loss when its transformers.Trainer begins to train.
+
+    The first train() of each trainer class in each process is looked at; the report goes to stderr. With findings at
+    or above --fail-on the run ends there with exit code 1; else its exit code is COMMAND's own.
+
+    \b
+    Examples:
+      truetune run -- python train.py
+      truetune run --on-error warn -- accelerate launch train.py
+      truetune run --html audit.html -- trl sft --config sft.yaml
+      truetune run -- axolotl train axolotl.yaml
+    """
+    from truetune.auditing.run import run as start
+    from truetune.checks.audit import audit
+    from truetune.spec.files import spec_of
+
+    deliver = Delivery.of(options)
+    if deliver.output_format != "terminal" and deliver.output is None:
+        raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
+    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    verdicts: list[bool] = []
+
+    def judge(records: Sequence[Record]) -> bool:
+        report = audit(records, spec)
+        verdicts.append(bool(numbered(deliver, len(verdicts))(report, err=True)) and on_error == "stop")
+        return not verdicts[-1]
+
+    outcome = start(command, {"mode": "audit", "batches": batches, "laws": laws, "canary": canary}, judge, say)
+    if not outcome.judged:
+        say(unseen(outcome.waiting))
+    return 1 if any(verdicts) else outcome.code
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    from truetune.report.text import visible
+
+    click.echo(f"truetune: {visible(line)}", err=True)
+
+
+def unseen(waiting: int) -> str:
+    """Why there is no report."""
+    if waiting:
+        return "nothing was audited: transformers' Trainer was imported, but none reached train()"
+    return "nothing was audited: no transformers Trainer reached train()"
+
+
+def numbered(deliver: Delivery, before: int) -> Delivery:
+    """The files of a command's second report are FILE-2, those of its third FILE-3."""
+    if not before:
+        return deliver
+    files = {name: str(Path(path).with_stem(f"{Path(path).stem}-{before + 1}"))
+             for name in ("output", "html") if (path := getattr(deliver, name)) is not None}  # fmt: skip
+    return replace(deliver, **files)

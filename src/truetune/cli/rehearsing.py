@@ -1,0 +1,69 @@
+"""The command that rehearses a run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from truetune.cli.auditing import say
+from truetune.cli.output import Delivery, console, report_options
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.probe.record import Record
+
+
+@click.command(short_help="The whole run in miniature, on a CPU.", context_settings={"ignore_unknown_options": True})
+@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SETTINGS | -- COMMAND...")
+@click.option("--rows", type=click.IntRange(1, 64), default=6, show_default=True, metavar="N",
+              help="Rows to memorise and recite.")  # fmt: skip
+@click.option("--batches", type=click.IntRange(1, 1000), default=4, show_default=True, metavar="N",
+              help="Micro-batches to look at.")  # fmt: skip
+@click.option("--laws", type=click.Choice(["quick", "all", "none"]), default="quick", show_default=True,
+              help="Laws to test on the miniature.")  # fmt: skip
+@report_options
+def rehearse(target: tuple[str, ...], rows: int, batches: int, laws: str, **options: Any) -> int:
+    """Rehearse a run in miniature, on a CPU, before any weight is downloaded.
+
+    COMMAND is started unchanged; as it loads its model, a miniature takes the model's place: the same class, few and
+    small layers, random weights. Where training begins, a few rows are memorised by the run's own collator and loss,
+    and recited from the prompts as they will be served. Then the command ends: nothing is trained or saved. SETTINGS
+    of truetune, Axolotl, LLaMA-Factory or TRL start the program that they are for.
+
+    \b
+    Examples:
+      truetune rehearse -- python train.py
+      truetune rehearse truetune.yaml
+      truetune rehearse axolotl.yaml
+    """
+    from truetune.auditing.run import run
+    from truetune.rehearsal.commands import command_of
+    from truetune.rehearsal.report import report as judged
+    from truetune.report.rehearsed import render_recitation
+    from truetune.spec.files import spec_of
+
+    deliver = Delivery.of(options)
+    if deliver.output_format != "terminal" and deliver.output is None:
+        raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
+    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    verdicts: list[int] = []
+
+    def judge(records: Sequence[Record]) -> bool:
+        report = judged(records, spec)
+        if not deliver.quiet:
+            render_recitation(report, console(err=True))
+        verdicts.append(deliver(report, err=True))
+        return False
+
+    with tempfile.TemporaryDirectory(prefix="truetune-") as work:
+        orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False}
+        outcome = run(command_of(target, Path(work)), orders, judge, say)
+    if not verdicts:
+        say("nothing was rehearsed: " + ("transformers' Trainer was imported, but none reached train()"
+                                         if outcome.waiting else "no transformers Trainer reached train()"))  # fmt: skip
+        return outcome.code or 2
+    return max(verdicts)

@@ -1,0 +1,232 @@
+"""The vocabulary at a model's border: inside it are the ids in use, numbered anew; outside are the ids of always.
+
+Rows of a compacted model's embeddings are slots. Its forward takes vocabulary ids and gives logits that speak them:
+indexing, losses and argmax on those mean the ids of the tokenizer, while the storage holds one column a slot.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+TAKEN = ("input_ids", "labels", "shift_labels", "decoder_input_ids")
+"""Arguments of a forward that hold ids"""
+
+
+class Border:
+    """Which slot an id has, and which id a slot."""
+
+    def __init__(self, ids: Iterable[int], size: int) -> None:
+        """`size` is the number of vocabulary ids; ids beyond it are left out."""
+        self.size = size
+        self.ids = torch.tensor(sorted({id for id in ids if 0 <= id < size}))
+        self.slots = torch.full((size,), -1)
+        self.slots[self.ids] = torch.arange(len(self.ids))
+
+    def inward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Slots of ids; negative ones (labels without a loss) stay. Raises IndexError for an id beyond the vocabulary,
+        KeyError for one without a slot."""
+        if ids.numel() and int(ids.max()) >= self.size:
+            raise IndexError(f"id {int(ids.max())} is beyond the vocabulary of {self.size}")
+        slots = self.slots.to(ids.device)[ids.clamp(min=0)]
+        missing = (slots < 0) & (ids >= 0)
+        if missing.any():
+            raise KeyError(f"id {int(ids[missing][0])} has no slot in the compacted vocabulary")
+        return torch.where(ids < 0, ids, slots)
+
+    def outward(self, slots: torch.Tensor) -> torch.Tensor:
+        """Ids of slots."""
+        return self.ids.to(slots.device)[slots]
+
+
+class Spoken(torch.Tensor):
+    """Values with one column a slot in the last dimension, which are spoken to in vocabulary ids."""
+
+    border: Border
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        border: Border = next(a.border for a in _flat((args, kwargs)) if isinstance(a, Spoken))
+        name = getattr(func, "__name__", "")
+        if name in _INDEXED:
+            args, kwargs = _INDEXED[name](border, args, kwargs)
+        else:
+            args, kwargs = _narrowed(border, args), {k: _narrowed(border, v) for k, v in kwargs.items()}
+        with torch._C.DisableTorchFunctionSubclass():
+            made = func(*args, **kwargs)
+        if name in ("argmax", "argmin"):
+            return border.outward(made) if _last(args, kwargs) else made
+        if name in ("max", "min", "topk", "sort") and isinstance(made, tuple):
+            return type(made)((made[0], border.outward(made[1]))) if _last(args, kwargs) else made
+        return _spoken(border, made, name)
+
+
+def speaking(values: torch.Tensor, border: Border) -> Spoken:
+    """Values of (..., slots) as they are seen from outside."""
+    made = values.as_subclass(Spoken)
+    made.border = border
+    return made
+
+
+def compact(model: torch.nn.Module, ids: Iterable[int]) -> Border:
+    """Cut the embeddings of a model, in place, to the ids in use, and set the border up around its forward.
+
+    `model` is the innermost one (in PEFT's, DDP's). Raises ValueError where its embeddings are not plain ones.
+    """
+    into, out = model.get_input_embeddings(), model.get_output_embeddings()  # type: ignore[operator]
+    if not isinstance(into, torch.nn.Embedding) or not isinstance(out, torch.nn.Linear):
+        raise ValueError("its embeddings are no plain ones")
+    border = Border(ids, into.num_embeddings)
+    tied = out.weight is into.weight
+    _cut(into, border.ids, into.num_embeddings)
+    if tied:
+        out.out_features = len(border.ids)
+    else:
+        _cut(out, border.ids, border.size)
+    if into.padding_idx is not None:
+        into.padding_idx = None
+    _surround(model, border)
+    return border
+
+
+def _cut(layer: Any, ids: torch.Tensor, rows: int) -> None:
+    weight = layer.weight
+    if len(weight) != rows:
+        raise ValueError("its input and output embeddings have different numbers of rows")
+    for tensor in (weight, getattr(layer, "bias", None)):
+        if tensor is not None:
+            tensor.data = tensor.data[ids.to(tensor.device)].clone()
+            tensor.grad = None
+    name = "num_embeddings" if hasattr(layer, "num_embeddings") else "out_features"
+    setattr(layer, name, len(ids))
+
+
+def _surround(model: Any, border: Border) -> None:
+    inner = model.forward
+    configs = [config for config in {id(c): c for c in (model.config, model.config.get_text_config())}.values()
+               if getattr(config, "vocab_size", None)]  # fmt: skip
+    holders = [module for module in model.modules() if getattr(module, "vocab_size", None) == border.size]
+
+    @functools.wraps(inner)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
+            args = (border.inward(args[0]), *args[1:])
+        for name in TAKEN:
+            if isinstance(kwargs.get(name), torch.Tensor):
+                kwargs[name] = border.inward(kwargs[name])
+        before = [(holder, holder.vocab_size) for holder in (*configs, *holders)]
+        for holder, _ in before:
+            holder.vocab_size = len(border.ids)
+        try:
+            made = inner(*args, **kwargs)
+        finally:
+            for holder, size in before:
+                holder.vocab_size = size
+        logits = getattr(made, "logits", None)
+        if isinstance(logits, torch.Tensor) and logits.shape[-1] == len(border.ids):
+            made.logits = speaking(logits, border)
+        return made
+
+    model.forward = forward
+
+
+def _flat(value: Any) -> Iterable[Any]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _flat(item)
+    elif isinstance(value, dict):
+        yield from _flat(list(value.values()))
+    else:
+        yield value
+
+
+def _spoken(border: Border, made: Any, name: str) -> Any:
+    if isinstance(made, torch.Tensor):
+        wide = made.dim() > 0 and made.shape[-1] == len(border.ids) and made.is_floating_point()
+        return speaking(made, border) if wide and name not in _PLAIN else _plain(made)
+    if isinstance(made, tuple | list) and not isinstance(made, torch.Size):
+        items = [_spoken(border, item, name) for item in made]
+        return type(made)(items)
+    return made
+
+
+def _plain(value: torch.Tensor) -> torch.Tensor:
+    return value.as_subclass(torch.Tensor) if isinstance(value, Spoken) else value
+
+
+def _narrowed(border: Border, value: Any) -> Any:
+    """What is as wide as the vocabulary becomes as wide as the slots: other operands, and sizes in a view."""
+    if isinstance(value, Spoken):
+        return value
+    if isinstance(value, torch.Tensor):
+        wide = value.dim() > 0 and value.shape[-1] == border.size
+        return value.index_select(-1, border.ids.to(value.device)) if wide else value
+    if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+        return type(value)(_narrowed(border, item) for item in value)
+    return len(border.ids) if type(value) is int and value == border.size else value
+
+
+def _last(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Does it go along the last dimension, so that the indices found are slots?"""
+    values = args[0] if args else kwargs["input"]
+    dim = kwargs.get("dim", next((a for a in args[1:] if type(a) is int and a < values.dim()), -1))
+    return dim in (None, -1, values.dim() - 1)
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _along(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """gather(values, dim, index) and its like."""
+    values, dim, index, *rest = [*args, *(kwargs[k] for k in ("dim", "index", "indices") if k in kwargs)]
+    if isinstance(dim, torch.Tensor):
+        dim, index = index, dim
+    if dim in (-1, values.dim() - 1):
+        index = border.inward(index)
+    return (values, dim, index, *rest), {k: v for k, v in kwargs.items() if k == "sparse_grad"}
+
+
+def _take_along(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    values, index, *dim = [*args, *(kwargs[k] for k in ("indices", "dim") if k in kwargs)]
+    return (values, border.inward(index) if dim in ([-1], [values.dim() - 1]) else index, *dim), {}
+
+
+def _target(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """cross_entropy(values, target), whose classes are columns; probabilities as targets are narrowed."""
+    names = ("input", "target")
+    values, target, *rest = [*args, *(kwargs[k] for k in names[len(args) :])]
+    target = _narrowed(border, target) if target.is_floating_point() else border.inward(target)
+    return (values, target, *rest), {k: v for k, v in kwargs.items() if k not in names}
+
+
+def _item(border: Border, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """values[..., ids]: what stands at the last dimension, if anything, is ids."""
+    values, key = args
+    keys = list(key) if isinstance(key, tuple) else [key]
+    given = [k for k in keys if k is not Ellipsis and k is not None]
+    used = sum(k.dim() if isinstance(k, torch.Tensor) and k.dtype == torch.bool else 1 for k in given)
+    reaches = used == values.dim() or (len(keys) > 1 and keys[0] is Ellipsis and used >= 1)
+    if reaches and isinstance(keys[-1], int) and not isinstance(keys[-1], bool):
+        keys[-1] = int(border.inward(torch.tensor(keys[-1])))
+    elif reaches and isinstance(keys[-1], torch.Tensor) and keys[-1].dtype != torch.bool:
+        keys[-1] = border.inward(keys[-1])
+    return (values, tuple(keys) if isinstance(key, tuple) else keys[0]), kwargs
+
+
+_INDEXED: dict[str, Callable[[Border, tuple[Any, ...], dict[str, Any]], Arguments]] = {
+    "gather": _along,
+    "index_select": _along,
+    "take_along_dim": _take_along,
+    "cross_entropy": _target,
+    "nll_loss": _target,
+    "__getitem__": _item,
+}
+_PLAIN = ("cross_entropy", "nll_loss", "gather", "take_along_dim", "index_select")
+assert functional.cross_entropy.__name__ in _INDEXED

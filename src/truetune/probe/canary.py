@@ -1,0 +1,183 @@
+"""Canaries: one unique string in each text of a copied row, followed through the trainer's own preparation.
+
+What comes out says of every field whether it is learned, read, or lost, whatever the formatting function does.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from truetune.probe.marks import Mark, marked
+from truetune.probe.still import still
+from truetune.probe.twins import install as install
+from truetune.probe.twins import quiet, twin_of
+
+TOKENIZED = "the rows were tokenized before the trainer saw them, so no field can be followed; run it with --canary"
+LIMITS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
+PREFIXES = ("", "chosen_", "rejected_", "prompt_", "completion_")
+
+
+class Prepared(NamedTuple):
+    """The canary as it reaches the collator."""
+
+    rows: Any
+    """None where there is no way to make them"""
+    marks: tuple[Mark, ...] = ()
+    given: tuple[dict[str, Any], ...] = ()
+    """As they were before any preparation"""
+    note: str = ""
+
+
+class Line(NamedTuple):
+    """One line of the collated canary."""
+
+    ids: list[int]
+    learned: list[bool]
+
+
+def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
+    """What becomes of each text of a copied row: {"fields": [{path, role, text, seen}], "formatted", "note"}, as JSON.
+
+    `seen` is supervised, context, cut (it reaches into the length limit) or lost; `formatted` are
+    the paths that the formatting function writes. The run itself is not changed; what
+    its own code raises on the canary is told in `note`.
+    """
+    if trainer is None or getattr(trainer, "train_dataset", None) is None:
+        return {"fields": [], "note": "canaries need a trainer with a data set"}
+    try:
+        with still(), quiet():
+            made = _prepared(trainer, given)
+            if made.rows is None:
+                return {"fields": [], "note": made.note}
+            seen = _seen_in(trainer, made)
+            formatted = _formatted(trainer, made)
+    except Exception as error:
+        return {"fields": [], "note": f"the preparation failed on the canary: {type(error).__name__}: {error}"}
+    fields = [{"path": m.path, "role": m.role, "text": m.text, "seen": seen[m]} for m in made.marks]
+    return {"fields": fields, "formatted": formatted, "note": made.note}
+
+
+def _prepared(trainer: Any, given: Any) -> Prepared:
+    """By the twin that was followed, by the trainer's own preparation, or as it is where there is none."""
+    twin = twin_of(trainer.train_dataset)
+    if twin is not None and twin.dataset is not None:
+        return Prepared(twin.dataset, twin.marks, twin.rows, twin.note)
+    source = trainer.train_dataset if given is None else given
+    row = next(iter(source), None) if not isinstance(source, Iterator) else None
+    if not isinstance(row, Mapping):
+        return Prepared(None, note="no row of the data can be copied")
+    canary, marks = marked(dict(row))
+    made = getattr(trainer, "_prepare_dataset", None)
+    if marks and made is not None and not getattr(trainer, "_skip_prepare_dataset", False):
+        import datasets
+
+        table = datasets.Dataset.from_list([canary], features=getattr(source, "features", None))
+        return Prepared(made(**_arguments(trainer, made, table)), marks, (canary,))
+    if marks and (given is None or set(row) == set(next(iter(trainer.train_dataset)))):
+        return Prepared([canary], marks, (canary,))
+    return Prepared(None, note=twin.note if twin is not None else TOKENIZED)
+
+
+def _formatted(trainer: Any, made: Prepared) -> list[str]:
+    """Paths of the texts that the formatting function writes, where the trainer has one."""
+    function = getattr(trainer, "_formatting_func", None)
+    if function is None:
+        return []
+    text = bare(" ".join(str(function(row)) for row in made.given))
+    return [mark.path for mark in made.marks if bare(mark.text) in text]
+
+
+def _arguments(trainer: Any, made: Any, table: Any) -> dict[str, Any]:
+    """By the names that this version of TRL's `_prepare_dataset` has."""
+    args = copy.deepcopy(trainer.args)
+    if hasattr(args, "dataset_num_proc"):
+        args.dataset_num_proc = None
+    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    known = {
+        "dataset": table,
+        "processing_class": tokenizer,
+        "tokenizer": tokenizer,
+        "args": args,
+        "packing": getattr(args, "packing", False),
+        "formatting_func": getattr(trainer, "_formatting_func", None),
+        "dataset_name": "canary",
+    }
+    wanted = inspect.signature(made).parameters.values()
+    return {
+        p.name: known[p.name] if p.name in known else getattr(args, p.name, None)
+        for p in wanted
+        if p.name in known or p.default is p.empty
+    }
+
+
+def _collated(trainer: Any, prepared: Any) -> list[Line]:
+    """As the loader does it: columns removed, then the collator; on a copy of the trainer, whose state it may set."""
+    shadow = copy.copy(trainer)
+    if hasattr(prepared, "column_names") and getattr(shadow.args, "remove_unused_columns", False):
+        prepared = shadow._remove_unused_columns(prepared, description="canary")
+    batch = shadow.data_collator([prepared[i] for i in range(len(prepared))])
+    return list(_lines(batch))
+
+
+def _lines(batch: Mapping[str, Any]) -> Iterator[Line]:
+    for prefix in PREFIXES:
+        ids = batch.get(f"{prefix}input_ids")
+        if ids is None or getattr(ids, "ndim", 0) != 2:
+            continue
+        labels, mask = batch.get(f"{prefix}labels"), batch.get(f"{prefix}completion_mask")
+        for i, line in enumerate(ids.tolist()):
+            learned = [prefix not in ("", "prompt_")] * len(line)
+            if labels is not None and labels.shape == ids.shape:
+                learned = [label != -100 for label in labels[i].tolist()]
+            elif mask is not None:
+                learned = [bool(kept) for kept in mask[i].tolist()]
+            yield Line(line, learned)
+
+
+class _Spelling:
+    """The text of a line without white space, which tokenizers write in ways of their own."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.known: dict[int, str] = {}
+
+    def __call__(self, line: Line) -> tuple[str, list[int]]:
+        """The text, and the token that each of its characters is from."""
+        pieces = [self._piece(id) for id in line.ids]
+        return "".join(pieces), [i for i, piece in enumerate(pieces) for _ in piece]
+
+    def _piece(self, id: int) -> str:
+        if id not in self.known:
+            self.known[id] = bare(self.tokenizer.decode([id])) if id >= 0 else ""
+        return self.known[id]
+
+
+def bare(text: str) -> str:
+    return "".join(text.split()).casefold()
+
+
+def _seen_in(trainer: Any, made: Prepared) -> dict[Mark, str]:
+    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    spell = _Spelling(getattr(tokenizer, "tokenizer", tokenizer))
+    limits = (getattr(trainer.args, name, None) for name in LIMITS)
+    limit = next((value for value in limits if isinstance(value, int)), None)
+    lines = _collated(trainer, made.rows)
+    return {mark: _seen(mark, lines, spell, limit) for mark in made.marks}
+
+
+def _seen(mark: Mark, lines: list[Line], spell: _Spelling, limit: int | None) -> str:
+    wanted, found = bare(mark.text), "lost"
+    for line in lines:
+        text, owner = spell(line)
+        start = text.find(wanted)
+        if start >= 0:
+            tokens = {owner[i] for i in range(start, start + len(wanted))}
+            if sum(line.learned[i] for i in tokens) * 2 > len(tokens):
+                return "supervised"
+            found = "context"
+        elif found == "lost" and limit is not None and len(line.ids) >= limit:
+            found = "cut"
+    return found

@@ -1,0 +1,45 @@
+"""In float16 no activation comes near its largest number, 65504."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.gradients import logits_of, quiet, rounding
+
+COST: Cost = "quick"
+LARGEST = 65504.0
+
+
+def measure(trial: Trial) -> Measured:
+    """Largest absolute output of any module, of 65504, over one batch."""
+    if rounding(trial) != torch.float16:
+        raise Untested("the run does not compute in float16")
+    peaks: dict[str, float] = {}
+
+    def look(name: str) -> Any:
+        def hook(module: Any, args: Any, output: Any) -> None:
+            output = output[0] if isinstance(output, tuple) else output
+            if isinstance(output, torch.Tensor) and output.is_floating_point() and output.numel():
+                peak = float(output.abs().max())
+                peaks[name] = peak if not peak <= peaks.get(name, 0.0) else peaks[name]
+
+        return hook
+
+    with quiet(trial):
+        handles = [
+            m.register_forward_hook(look(name)) for name, m in trial.model.named_modules() if not any(m.children())
+        ]
+        try:
+            logits_of(trial)
+        finally:
+            for handle in handles:
+                handle.remove()
+    if not peaks:
+        raise Untested("no module gave a tensor")
+    first = next((name for name, peak in peaks.items() if not peak < LARGEST), max(peaks, key=lambda name: peaks[name]))
+    evidence = {"module": first, "largest": peaks[first], "beyond": sum(not p < LARGEST for p in peaks.values()),
+                "modules": len(peaks)}  # fmt: skip
+    return Measured(peaks[first] / LARGEST, 0.5, "largest activation, of 65504", evidence)

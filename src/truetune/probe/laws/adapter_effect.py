@@ -1,0 +1,42 @@
+"""The adapter that is trained has a say: with other adapter weights other logits, and without it the base's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.gradients import ADAPTER, logits_of, nudged, quiet, whole
+from truetune.probe.laws.tolerance import difference, tolerance
+
+COST: Cost = "quick"
+CLEAR = 10
+"""Times the rounding by which the logits are to change"""
+MOST = 100_000_000
+
+
+def measure(trial: Trial) -> Measured:
+    """How far the logits are from following the adapter when its weights are moved and put back: 0 where they change
+    clearly with it on and not at all with it off, 1 where they don't change, or change with it off."""
+    model: Any = trial.model
+    if not getattr(model, "peft_config", None):
+        raise Untested("there is no adapter")
+    if any(getattr(config, "is_prompt_learning", False) for config in model.peft_config.values()):
+        raise Untested("the adapter is a prompt, whose logits are not one for each token")
+    whole(trial)
+    weights = [p for name, p in model.named_parameters() if p.requires_grad and ADAPTER.search(name)]
+    if not weights or sum(p.numel() for p in weights) > MOST:
+        raise Untested("no tensor of the adapter is trained, or too many to be copied")
+    with quiet(trial):
+        on = logits_of(trial)
+        with model.disable_adapter():
+            off = logits_of(trial)
+        with nudged(weights, 1.0):
+            moved = difference(on, logits_of(trial))
+            with model.disable_adapter():
+                leaked = difference(off, logits_of(trial))
+    clear = CLEAR * tolerance(model)
+    value = max(1 - min(moved / clear, 1.0), min(leaked / clear, 1.0))
+    active = model.active_adapters() if callable(model.active_adapters) else model.active_adapters
+    evidence = {"moved": moved, "leaked": leaked, "from the base": difference(off, on), "active": list(active),
+                "tensors": len(weights)}  # fmt: skip
+    return Measured(value, 0.5, "how far the logits are from following the adapter", evidence)

@@ -1,0 +1,47 @@
+"""The attention implementation that the run uses computes what the eager one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.forward import allowed, batch_with_ids, cut, documents, logits, padding_side, stacked
+from truetune.probe.laws.tolerance import routed_difference
+
+COST: Cost = "quick"
+
+
+def measure(trial: Trial) -> Measured:
+    """Logits of a padded batch with the implementation of the run against eager's, at the tokens; a nan at a padded
+    place counts too, since it spreads in the backward pass."""
+    model: Any = trial.model
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    used = getattr(getattr(base, "config", None), "_attn_implementation", None)
+    if used is None or not hasattr(base, "set_attn_implementation"):
+        raise Untested("the model has no attention implementation to set")
+    if used == "eager":
+        raise Untested("the run uses eager attention itself")
+    if not getattr(base, "_can_set_attn_implementation", lambda: True)():
+        raise Untested("the model does not let its attention implementation be set")
+    inputs = _padded(trial)
+    own = logits(model, inputs)
+    base.set_attn_implementation("eager")
+    eager = logits(model, inputs)
+    mask = inputs.get("attention_mask")
+    kept = mask != 0 if isinstance(mask, torch.Tensor) and mask.dim() == 2 else slice(None)
+    strays = int(own.isnan().any(-1).sum())
+    value = routed_difference(eager[kept], own[kept], model) if not strays else float("nan")
+    evidence = {"used": used, "places with nan": strays, "rows": len(own), "longest": own.shape[1]}
+    return Measured(value, allowed(model, inputs, eager), "relative difference of logits", evidence)
+
+
+def _padded(trial: Trial) -> dict[str, torch.Tensor]:
+    """Real rows of unequal length, padded as the trainer does; the batch as it is where it holds more than text."""
+    try:
+        rows = documents(trial)
+    except Untested:
+        return cut(trial, batch_with_ids(trial))
+    chosen = list({len(row): row for row in (rows[0], rows[len(rows) // 2], rows[-1])}.values())
+    return stacked(trial, chosen, padding_side(trial) or "right", extra=1)

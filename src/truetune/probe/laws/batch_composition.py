@@ -1,0 +1,41 @@
+"""A row's logits do not depend on the other rows of its batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.forward import altered, cut, logits
+from truetune.probe.laws.tolerance import routed_difference, tolerance
+
+COST: Cost = "quick"
+
+
+def measure(trial: Trial) -> Measured:
+    """Logits of one row of a real batch, before and after the other rows are given other tokens; with the model in
+    training mode, as the trainer has it, and in evaluation mode."""
+    batch = _batch(trial)
+    ids = batch["input_ids"]
+    mask = batch.get("attention_mask")
+    row = int((mask != 0).sum(-1).argmax()) if isinstance(mask, torch.Tensor) and mask.dim() == 2 else 0
+    others = altered(ids, trial)
+    others[row] = ids[row]
+    worst = {}
+    for mode in ("training", "evaluation"):
+        before, after = (logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[row]
+                         for x in (ids, others))  # fmt: skip
+        worst[mode] = routed_difference(before, after, trial.model)
+    value = float(torch.tensor(list(worst.values())).max())
+    return Measured(
+        value, tolerance(trial.model), "relative difference of logits", {"by mode": worst, "rows": len(ids)}
+    )
+
+
+def _batch(trial: Trial) -> dict[str, Any]:
+    for candidate in trial.batches:
+        ids = candidate.get("input_ids")
+        if isinstance(ids, torch.Tensor) and ids.dim() == 2 and len(ids) > 1:
+            return cut(trial, candidate)
+    raise Untested("each micro-batch is one row")

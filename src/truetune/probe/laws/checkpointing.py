@@ -1,0 +1,92 @@
+"""Checkpointing of activations changes neither loss nor gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.forward import documents, logits_of
+from truetune.probe.laws.tolerance import tolerance
+
+COST: Cost = "quick"
+LONGEST = 128
+SAMPLE = 4096
+"""Elements of each tensor's gradient that are kept to be compared"""
+FLOOR = 1e-3
+"""Gradients of a tensor are compared by its largest one, or this share of the largest of all"""
+OWN = ("every_n_layers", "offload", "selective")
+"""Options of the trainer, not of torch's checkpoint"""
+Gradients = dict[str, torch.Tensor | None]
+
+
+def measure(trial: Trial) -> Measured:
+    """Next-token loss and gradients of one real row, with dropout as it is, as the run checkpoints and without."""
+    model: Any = trial.model
+    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in model.parameters()):
+        raise Untested("the optimizer steps inside the backward pass")
+    if not _on(model):
+        _enable(model, trial)
+    row = documents(trial)[0][None, :LONGEST]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loss, gradients = _backward(model, row)
+        for module in model.modules():
+            if "gradient_checkpointing" in vars(module):
+                module.gradient_checkpointing = False
+        plain_loss, plain = _backward(model, row)
+    if all(g is None for g in plain.values()):
+        raise Untested("no parameter is trained")
+    lost = [name for name, gradient in plain.items() if gradient is not None and gradients[name] is None]
+    apart = dict.fromkeys(lost, 1.0) | _apart(plain, gradients)
+    apart["the loss"] = abs(loss - plain_loss) / max(abs(plain_loss), 1e-12)
+    worst = max(apart, key=lambda name: apart[name] if apart[name] == apart[name] else float("inf"))
+    evidence = {"worst": worst, "loss": loss, "loss without": plain_loss, "lost": lost[:8], "tensors lost": len(lost),
+                "tensors": sum(g is not None for g in plain.values())}  # fmt: skip
+    return Measured(apart[worst], tolerance(model), "relative difference of a tensor's gradient", evidence)
+
+
+def _on(model: torch.nn.Module) -> bool:
+    return any(vars(module).get("gradient_checkpointing") for module in model.modules())
+
+
+def _enable(model: Any, trial: Trial) -> None:
+    """As the trainer will do when it starts."""
+    args = getattr(trial.trainer, "args", None)
+    options = {k: v for k, v in (getattr(args, "gradient_checkpointing_kwargs", None) or {}).items() if k not in OWN}
+    enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
+        model, "gradient_checkpointing_enable", None
+    )
+    if not getattr(args, "gradient_checkpointing", False) or enable is None:
+        raise Untested("the run does not checkpoint")
+    enable(options or None)
+    if not _on(model):
+        raise Untested("the model has no checkpointing to switch on")
+
+
+def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
+    model.train()
+    torch.manual_seed(0)
+    found = logits_of(model(input_ids=row, attention_mask=torch.ones_like(row)))
+    loss = torch.nn.functional.cross_entropy(found[0, :-1].float(), row[0, 1:])
+    if loss.requires_grad:
+        loss.backward()  # type: ignore[no-untyped-call]
+    gradients: Gradients = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            own, parameter.grad = parameter.grad, None
+            gradients[name] = None if own is None else own.flatten()[:: max(own.numel() // SAMPLE, 1)].float().cpu()
+    return float(loss), gradients
+
+
+def _apart(plain: Gradients, gradients: Gradients) -> dict[str, float]:
+    sizes = {name: float(g.abs().max()) for name, g in plain.items() if g is not None}
+    floor = FLOOR * max(sizes.values(), default=0.0)
+    found = {}
+    for name, size in sizes.items():
+        a, b = plain[name], gradients[name]
+        if a is not None and b is not None:
+            found[name] = float((a - b).abs().max() / max(size, floor, 1e-12))
+    return found

@@ -1,0 +1,47 @@
+"""Before the first step the policy is its reference: all rewards are 0, and the sigmoid loss is ln 2."""
+
+from __future__ import annotations
+
+import math
+
+from truetune.probe.laws import Cost, Measured, Trial
+from truetune.probe.laws.gradients import quiet
+from truetune.probe.laws.preferences import batches, of_a_start, ratios, tokens, tolerance
+
+COST: Cost = "quick"
+LN2 = math.log(2)
+KNOWN = {"sigmoid": LN2, "sigmoid_norm": LN2, "robust": LN2, "aot": LN2, "nca_pair": 2 * LN2, "hinge": 1.0,
+         "apo_zero": 1.0, "apo_down": 1.0, "discopop": (LN2 + 1) / 2}  # fmt: skip
+"""The loss of TRL's DPOTrainer where all log-ratios are 0"""
+
+
+def measure(trial: Trial) -> Measured:
+    """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
+    of_a_start(trial)
+    worst = 0.0
+    rows: list[dict[str, float]] = []
+    with quiet(trial):
+        for batch in batches(trial):
+            loss, found = ratios(trial, batch)
+            apart = max(abs(value) for value in found.values()) / tokens(batch)
+            worst = apart if not apart <= worst else worst
+            rows.append({"loss": loss} | found)
+    types = getattr(trial.trainer, "loss_types", None) or [getattr(trial.trainer, "loss_type", None)]
+    evidence = {
+        "rows": rows,
+        "expected": KNOWN.get(types[0]) if trial.kind == "dpo" and len(types) == 1 else None,
+        "precomputed": any("ref" in key and "logp" in key for key in trial.batches[0]),
+        "reference": _reference(trial),
+    }
+    return Measured(worst, tolerance(trial), "largest log-ratio of policy to reference, in nats a token", evidence)
+
+
+def _reference(trial: Trial) -> str:
+    """What the trainer takes as its reference."""
+    model = getattr(trial.trainer, "ref_model", None)
+    if model is not None:
+        return f"a model of its own ({type(model).__name__})"
+    adapters = list(getattr(trial.model, "peft_config", {}))
+    if "ref" in adapters:
+        return "the adapter `ref`"
+    return "the model without its adapter" if adapters else "the model before the first step"

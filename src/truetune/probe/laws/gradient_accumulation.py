@@ -1,0 +1,72 @@
+"""Gradient accumulation changes nothing: N micro-batches of one row give the gradient of one batch of N rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.gradients import (
+    apart,
+    batch_of,
+    counted,
+    quiet,
+    refuse_generators,
+    rounding,
+    rows_of,
+    some,
+    step,
+    whole,
+)
+
+COST: Cost = "quick"
+ROWS, LARGE = 4, 50_000_000
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
+COARSE = 0.1
+"""Of the gradient's size, in 16 bits"""
+PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
+"""Losses that are of a whole micro-batch by their definition"""
+
+
+def measure(trial: Trial) -> Measured:
+    """Relative difference of the gradients of some tensors, through the trainer's own training_step, dropout off."""
+    rows = comparable(trial)
+    with quiet(trial):
+        parameters = list(some(trial.model).values())
+        together = step(trial, [batch_of(trial, rows)], parameters)
+        alone = [batch_of(trial, [row]) for row in rows]
+        found = apart(together, step(trial, alone, parameters))
+        items = counted(trial, alone)
+    evidence: dict[str, Any] = found | {"rows": len(rows), "counts tokens": items is not None}
+    return Measured(found["relative"], tolerance(trial), "relative difference of gradients", evidence)
+
+
+def comparable(trial: Trial) -> list[Any]:
+    """Rows of lengths as unequal as possible. Raises Untested where the gradients can't be compared."""
+    trainer = trial.trainer
+    if not hasattr(getattr(trainer, "accelerator", None), "backward"):
+        raise Untested("a loop of your own divides its loss itself")
+    whole(trial)
+    refuse_generators(trial)
+    if trial.kind in PER_BATCH:
+        raise Untested(f"the loss is of a whole micro-batch, by {PER_BATCH[trial.kind]}")
+    if getattr(trainer, "neftune_noise_alpha", None):
+        raise Untested("NEFTune adds noise")
+    if getattr(trainer, "aux_loss_enabled", False) or getattr(trial.model.config, "output_router_logits", False):
+        raise Untested("the loss that balances the experts is of a whole micro-batch")
+    batchwise = {"aot", "aot_unpaired", "bco_pair", "sft"} & set(_listed(getattr(trainer, "loss_types", None)))
+    if trial.kind == "dpo" and batchwise:
+        raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
+    rows = rows_of(trial)
+    wanted = 2 if sum(p.numel() for p in trial.model.parameters()) > LARGE else ROWS
+    return [*rows[: wanted // 2], *rows[-(wanted - wanted // 2) :]] if len(rows) > wanted else rows
+
+
+def _listed(value: Any) -> list[str]:
+    return list(value) if isinstance(value, list | tuple) else [str(value)]
+
+
+def tolerance(trial: Trial) -> float:
+    """Of a gradient, relative to its size."""
+    return TOLERANCE.get(rounding(trial), COARSE)

@@ -1,0 +1,103 @@
+"""Every trained tensor gets a gradient from the first batches, and the optimizer holds all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.gradients import ADAPTER, loss_of, quiet, whole
+
+COST: Cost = "quick"
+BATCHES, SHOWN = 2, 8
+EXPERT = re.compile(r"(\.experts?\.)\d+\.")
+
+
+def measure(trial: Trial) -> Measured:
+    """Share of the trained tensors that get no gradient or are in no group of the optimizer, in the run's own mode.
+
+    What is normal is not counted: a factor of an adapter whose partner starts at zero, an expert without a token, a
+    new token that does not occur.
+    """
+    whole(trial)
+    trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
+    if not trained:
+        none = {"trained": 0, "adapter": _adapter(trial)}
+        return Measured(1.0, 0.0, "share of trained tensors without gradient or optimizer", none)
+    with quiet(trial, training=True):
+        dead, zero, loss = _gradients(trial, trained)
+        normal = set(_normal(trial.model, trained, dead | zero))
+    without = sorted((dead | zero) - normal, key=list(trained).index)
+    lost, foreign = _optimizer(trial, trained)
+    evidence: dict[str, Any] = {
+        "trained": len(trained),
+        "without": len(without),
+        "names": without[:SHOWN],
+        "never reached": len(dead - normal),
+        "adapter": _adapter(trial),
+        "in the adapter": sum(bool(ADAPTER.search(name)) for name in without),
+        "adapter tensors": sum(bool(ADAPTER.search(name)) for name in trained),
+        "checkpointing": any(getattr(m, "gradient_checkpointing", False) for m in trial.model.modules()),
+        "loss has a graph": loss is not None,
+        "loss": loss,
+        "idle": sorted(normal)[:SHOWN],
+        "outside the optimizer": {"count": len(lost), "names": lost[:SHOWN], "foreign": foreign},
+    }
+    value = max(len(without), len(lost)) / len(trained)
+    return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
+
+
+def _gradients(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[set[str], set[str], float | None]:
+    """(names without a gradient, names whose gradient is all zero, the last loss) after some real batches."""
+    total = None
+    for batch in trial.batches[:BATCHES]:
+        loss = loss_of(trial, batch)
+        if not loss.requires_grad:
+            return set(trained), set(), None
+        if not bool(torch.isfinite(loss)):
+            raise Untested("the loss is not finite")
+        loss.backward()  # type: ignore[no-untyped-call]
+        total = float(loss.detach())
+    if total is None:
+        raise Untested("there is no batch")
+    dead = {name for name, p in trained.items() if p.grad is None}
+    zero = {name for name, p in trained.items() if p.grad is not None and not bool(p.grad.any())}
+    return dead, zero, total
+
+
+def _normal(model: torch.nn.Module, trained: dict[str, torch.nn.Parameter], without: set[str]) -> Iterator[str]:
+    """Tensors whose gradient may well be zero at the start."""
+    for name in without:
+        reached = trained[name].grad is not None
+        beside = [
+            p for p in model.get_submodule(_owner(name)).parameters() if p.requires_grad and p is not trained[name]
+        ]
+        partner_is_zero = bool(ADAPTER.search(name)) and any(not bool(p.any()) for p in beside)
+        kin = EXPERT.sub(r"\1*.", name)
+        idle = kin != name and any(other not in without and EXPERT.sub(r"\1*.", other) == kin for other in trained)
+        if idle or (reached and (partner_is_zero or "trainable_tokens" in name)):
+            yield name
+
+
+def _owner(name: str) -> str:
+    """The module that an adapter's tensor belongs to: `q_proj` of `q_proj.lora_A.default.weight`."""
+    match = ADAPTER.search(name)
+    return name[: match.start()].rstrip(".") if match else name.rpartition(".")[0]
+
+
+def _adapter(trial: Trial) -> bool:
+    return bool(getattr(trial.model, "peft_config", None))
+
+
+def _optimizer(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[list[str], int]:
+    """(trained tensors that the optimizer does not hold, tensors in it that are none of the model's)."""
+    optimizer = getattr(trial.trainer, "optimizer", None)
+    groups = getattr(optimizer, "param_groups", None)
+    if not groups or hasattr(trial.trainer, "optimizer_dict") or "Dummy" in type(optimizer).__name__:
+        return [], 0
+    held = {id(p) for group in groups for p in group["params"]}
+    own = {id(p) for p in trial.model.parameters()}
+    return [name for name, p in trained.items() if id(p) not in held], len(held - own)

@@ -1,0 +1,221 @@
+"""Losses and gradients of a run that is about to start, computed as its trainer does, without a trace."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Trial, Untested
+from truetune.probe.laws.restore import as_before
+from truetune.probe.laws.tolerance import inputs_of, precision
+
+FEW = 20_000_000
+"""Weights whose gradients are compared, at most"""
+ADAPTER = re.compile(
+    r"lora_|hada_|lokr_|oft_|vera_|ia3_|boft_|magnitude|prompt_encoder|modules_to_save|trainable_tokens"
+)
+"""Names of the tensors that peft adds"""
+
+
+@contextmanager
+def quiet(trial: Trial, *, training: bool = False) -> Iterator[None]:
+    """Inside, the model stays in train or eval mode, and no process waits for another. Afterwards all is as before."""
+    model, reference = trial.model, getattr(trial.trainer, "ref_model", None)
+    with as_before(model, reference, trainer=trial.trainer), _alone(trial.trainer):
+        model.train(training)
+        with replaced(model, "train", lambda mode=True: model), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute of one object, for a while."""
+    own = vars(owner)
+    missing = name not in own
+    before = own.get(name)
+    own[name] = value
+    try:
+        yield
+    finally:
+        if missing:
+            del own[name]
+        else:
+            own[name] = before
+
+
+@contextmanager
+def _alone(trainer: Any) -> Iterator[None]:
+    """What is gathered over the processes is this process's own."""
+    accelerator = getattr(trainer, "accelerator", None)
+    with ExitStack() as stack:
+        if accelerator is not None:
+            for name in ("gather", "gather_for_metrics"):
+                stack.enter_context(replaced(accelerator, name, lambda value, *_, **__: value))
+        yield
+
+
+@contextmanager
+def autocast(trial: Trial) -> Iterator[None]:
+    """The trainer's autocast."""
+    with ExitStack() as stack:
+        if hasattr(trial.trainer, "compute_loss_context_manager"):
+            stack.enter_context(trial.trainer.compute_loss_context_manager())
+        if hasattr(getattr(trial.trainer, "accelerator", None), "autocast"):
+            stack.enter_context(trial.trainer.accelerator.autocast())
+        yield
+
+
+def rounding(trial: Trial) -> torch.dtype:
+    """The coarsest dtype that the run computes in."""
+    mixed = str(getattr(getattr(trial.trainer, "accelerator", None), "mixed_precision", "no"))
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(mixed) or precision(trial.model)
+
+
+def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
+    """The loss of one micro-batch. Raises Untested where it is no tensor of one value."""
+    refuse_generators(trial)
+    with autocast(trial):
+        made = trial.loss(trial.model, dict(batch))
+    made = made[0] if isinstance(made, tuple) else made
+    if not isinstance(made, torch.Tensor) or made.numel() != 1:
+        raise Untested("the loss is not one number")
+    return made
+
+
+def refuse_generators(trial: Trial) -> None:
+    """Raises Untested for trainers whose batches are sampled from the model."""
+    if getattr(getattr(trial.trainer, "args", None), "num_generations", None) is not None:
+        raise Untested("the trainer generates its own answers")
+
+
+def whole(trial: Trial) -> None:
+    """Raises Untested where the weights are not all in this process."""
+    trainer = trial.trainer
+    if getattr(trainer, "is_deepspeed_enabled", False) or getattr(trainer, "is_fsdp_enabled", False):
+        raise Untested("the weights are spread over processes (DeepSpeed, FSDP)")
+    if any(p.numel() == 0 for p in trial.model.parameters()):
+        raise Untested("some weights are not in this process")
+
+
+def some(model: torch.nn.Module, limit: int = FEW) -> dict[str, torch.nn.Parameter]:
+    """Trained tensors, the last ones first, of at most `limit` weights in all. Raises Untested where there is none."""
+    found, left = {}, limit
+    for name, p in reversed(list(model.named_parameters())):
+        if p.requires_grad and p.is_floating_point() and 0 < p.numel() <= left:
+            found[name] = p
+            left -= p.numel()
+    if not found:
+        raise Untested("no tensor of the model is trained")
+    return found
+
+
+def step(
+    trial: Trial, batches: Sequence[Mapping[str, Any]], parameters: Sequence[torch.Tensor], items: Any = None
+) -> list[torch.Tensor]:
+    """The gradients that one optimizer step over these micro-batches gets, through the trainer's own `training_step`.
+
+    `items` is the number of supervised tokens as the Trainer counts it; counted here where it is None. Raises Untested
+    where the trainer runs the backward pass on its own.
+    """
+    trainer, total = trial.trainer, [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
+    items = counted(trial, batches) if items is None else items
+    for batch in batches:
+        losses: list[torch.Tensor] = []
+
+        def backward(loss: torch.Tensor, losses: list[torch.Tensor] = losses, **_: Any) -> None:
+            losses.append(loss / trainer.accelerator.gradient_accumulation_steps)
+
+        with ExitStack() as stack:
+            stack.enter_context(replaced(trainer.accelerator, "backward", backward))
+            stack.enter_context(replaced(trainer, "current_gradient_accumulation_steps", len(batches)))
+            stack.enter_context(autocast(trial))
+            trainer.training_step(trial.model, dict(batch), items)
+        if not losses:
+            raise Untested("the trainer's training_step does not call accelerator.backward")
+        for sum_, gradient in zip(total, torch.autograd.grad(sum(losses), parameters, allow_unused=True), strict=True):  # type: ignore[arg-type]
+            sum_ += 0 if gradient is None else gradient.float()
+    return total
+
+
+def counted(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
+    """`num_items_in_batch` as this trainer counts it; None where it does not."""
+    count = getattr(trial.trainer, "get_batch_samples", None)
+    if count is None:
+        return None
+    device = (next(trial.model.parameters()).device,)
+    takes = len(inspect.signature(count).parameters)
+    return count(iter([dict(b) for b in batches]), len(batches), *device[: takes - 2])[1]
+
+
+def apart(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> dict[str, float]:
+    """How far two gradients are apart: {relative, ratio, cosine} of all their tensors as one vector."""
+    norm_a, norm_b = (float(sum((x.double() ** 2).sum() for x in g)) ** 0.5 for g in (a, b))
+    between = float(sum(((x - y).double() ** 2).sum() for x, y in zip(a, b, strict=True))) ** 0.5
+    dot = float(sum((x.double() * y.double()).sum() for x, y in zip(a, b, strict=True)))
+    return {
+        "relative": between / max(norm_a, 1e-30),
+        "ratio": norm_b / max(norm_a, 1e-30),
+        "cosine": dot / max(norm_a * norm_b, 1e-30),
+    }
+
+
+def rows_of(trial: Trial) -> list[Any]:
+    """Rows of the first batches as the collator takes them, shortest supervised part first. Raises Untested."""
+    rows = [row for batch in trial.rows for row in batch]
+    if trial.collate is None or len(rows) < 2:
+        raise Untested("there are no two rows and their collator")
+    return sorted(rows, key=_supervised)
+
+
+def _supervised(row: Any) -> int:
+    if not isinstance(row, Mapping):
+        return 0
+    if "labels" in row:
+        return sum(int(label) != -100 for label in row["labels"])
+    masked = row.get("completion_mask", row.get("assistant_masks"))
+    if masked is not None:
+        return sum(int(flag) != 0 for flag in masked)
+    return max((len(value) for value in row.values() if hasattr(value, "__len__")), default=0)
+
+
+def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
+    """Rows through the run's own collator, on the model's device. Raises Untested where it gives no mapping."""
+    device = next(trial.model.parameters()).device
+    made = trial.collate([copy.copy(row) for row in rows])
+    if not isinstance(made, Mapping):
+        raise Untested("the collator gives no mapping")
+    return {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in made.items()}
+
+
+@contextmanager
+def nudged(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
+    """Weights moved at random by `size` of their own root mean square; afterwards the same to the last bit."""
+    kept = [tensor.detach().clone() for tensor in tensors]
+    try:
+        with torch.no_grad():
+            for tensor in tensors:
+                scale = float(tensor.float().square().mean().sqrt()) or 0.1
+                tensor.add_(torch.randn_like(tensor), alpha=size * scale)
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, before in zip(tensors, kept, strict=True):
+                tensor.copy_(before)
+
+
+def logits_of(trial: Trial) -> torch.Tensor:
+    """The model's logits of the first batch. Raises Untested where there is none."""
+    batch = next((batch for batch in trial.batches if "input_ids" in batch), None)
+    if batch is None:
+        raise Untested("no batch has input_ids")
+    with autocast(trial), torch.no_grad():
+        return torch.as_tensor(trial.model(**inputs_of({k: v[:2] if isinstance(v, torch.Tensor) and v.dim() > 1 else v
+                                                        for k, v in batch.items()}, trial.model)).logits)  # fmt: skip

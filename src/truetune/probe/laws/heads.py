@@ -1,0 +1,227 @@
+"""What the loss teaches at each position, read from its gradient at the last hidden state.
+
+The gradient of a cross-entropy there is w J^T(p - e_y): zero where nothing is learned, and else it tells the target y
+and the weight w, whatever the labels are called, whether the logits were ever made (fused kernels) or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Trial, Untested
+from truetune.probe.laws.gradients import autocast, loss_of, quiet, replaced
+
+BATCHES = 2
+MOST = 256
+"""Positions of a batch whose targets are looked for"""
+CLEAR = 0.3
+"""A target explains a gradient that is apart from its own by less, of the gradient's size"""
+IGNORED = -100
+NEXT, AFTER, SAME, LABEL = "the next token", "the token after the next", "the token itself", "its label"
+
+
+@dataclass
+class Taught:
+    """One forward pass of a micro-batch: (lines, tokens) each."""
+
+    ids: torch.Tensor
+    gradient: torch.Tensor
+    """bool: does the loss depend on the prediction made here?"""
+    labelled: torch.Tensor | None
+    """bool: does a label say that the prediction made here is in the loss? None where the batch has no labels"""
+    places: torch.Tensor
+    """(n, 2) line and position of those looked at closely"""
+    target: list[str | None]
+    """(n) what they learn; None where no target explains the gradient"""
+    weight: torch.Tensor
+    """(n) of the token in the loss; negative where it is made less likely"""
+    silent: int
+    """Labelled positions without gradient, other than those that the model knows by heart already"""
+    unheard: torch.Tensor
+    """(m, 2) places of some of these"""
+
+
+def lessons(trial: Trial) -> list[tuple[int, Taught]]:
+    """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
+    found: list[tuple[int, Taught]] = []
+    reason = Untested("there is no batch")
+    for number, batch in enumerate(trial.batches):
+        try:
+            found += [(number, pass_) for pass_ in taught(trial, batch)]
+        except Untested as error:
+            reason = error
+        if len({number for number, _ in found}) == BATCHES:
+            break
+    if not found:
+        raise reason
+    return found
+
+
+def taught(trial: Trial, batch: dict[str, Any]) -> list[Taught]:
+    """What the loss of a batch teaches, each pass of the model that it learns from. Raises Untested."""
+    base: Any = getattr(trial.model, "get_base_model", None)
+    inner: Any = base() if base is not None else trial.model
+    if getattr(getattr(inner, "config", None), "is_encoder_decoder", False):
+        raise Untested("the model is no causal one")
+    head = inner.get_output_embeddings() if hasattr(inner, "get_output_embeddings") else None
+    backbone = getattr(inner, "base_model", None)
+    if head is None or backbone is None or backbone is inner:
+        raise Untested("the model has no head over a body of its own")
+    if head.weight.numel() == 0:
+        raise Untested("the head's weights are not in this process")
+    with quiet(trial, training=True):
+        passes = _passes(trial, batch, backbone)
+        return [_read(trial, inner, backbone, head, batch, *found) for found in passes]
+
+
+def _passes(trial: Trial, batch: dict[str, Any], backbone: Any) -> list[tuple[torch.Tensor, Any, Any, torch.Tensor]]:
+    """(ids, the body's output, hidden states, gradient) of each pass; the body runs without gradients."""
+    seen: list[tuple[torch.Tensor, Any, Any]] = []
+    learns: list[bool] = []
+
+    def without_gradient(module: Any, args: Any) -> None:
+        learns.append(torch.is_grad_enabled())
+        torch.set_grad_enabled(False)
+
+    def cut(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        if not learns.pop():
+            return None
+        torch.set_grad_enabled(True)
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        ids = batch.get("input_ids") if ids is None else ids
+        hidden = output[0].detach().requires_grad_()
+        if ids is None or ids.shape != hidden.shape[:2]:
+            raise Untested("the hidden states are not one for each token")
+        seen.append((ids, output, hidden))
+        if isinstance(output, tuple):
+            return (hidden, *output[1:])
+        output.last_hidden_state = hidden
+        return output
+
+    handles = [backbone.register_forward_pre_hook(without_gradient),
+               backbone.register_forward_hook(cut, with_kwargs=True)]  # fmt: skip
+    try:
+        with torch.enable_grad():
+            loss = loss_of(trial, batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not seen or not loss.requires_grad:
+        raise Untested("the loss does not come from the model's hidden states")
+    gradients = torch.autograd.grad(loss, [hidden for *_, hidden in seen], allow_unused=True)
+    found = [(*pass_, g) for pass_, g in zip(seen, gradients, strict=True) if g is not None and bool((g != 0).any())]
+    if not found:
+        raise Untested("the loss has no gradient at the hidden states")
+    return found
+
+
+def _read(
+    trial: Trial, inner: Any, backbone: Any, head: Any, batch: dict[str, Any], ids: torch.Tensor, output: Any,
+    hidden: torch.Tensor, gradient: torch.Tensor,
+) -> Taught:  # fmt: skip
+    learns = (gradient != 0).any(-1)
+    labels = _labels(batch, ids, learns)
+    labelled = None if labels is None else labels != IGNORED
+    places = _spread(learns.nonzero())
+    candidates = list(_candidates(ids, labels, places))
+    own = [_gradients(trial, inner, backbone, head, output, hidden, places, targets) for _, targets in candidates]
+    target, weight = _nearest(gradient[places[:, 0], places[:, 1]].float(), [name for name, _ in candidates], own)
+    missing = places[:0] if labelled is None else (labelled & ~learns).nonzero()
+    unheard, silent = _spread(missing), 0
+    if len(unheard) and labels is not None:
+        targets = labels[unheard[:, 0], unheard[:, 1]]
+        expected = _gradients(trial, inner, backbone, head, output, hidden, unheard, targets)
+        loud = expected.norm(dim=-1) > 1e-3 * torch.stack(own).norm(dim=-1).max()
+        unheard, silent = unheard[loud], round(len(missing) * float(loud.float().mean()))
+    return Taught(ids, learns, labelled, places, target, weight, silent, unheard)
+
+
+def _labels(batch: dict[str, Any], ids: torch.Tensor, learns: torch.Tensor) -> torch.Tensor | None:
+    """The label of what is predicted at each position, in the convention (shifted by one, or not) that fits better."""
+    if "shift_labels" in batch and batch["shift_labels"].shape == ids.shape:
+        return torch.as_tensor(batch["shift_labels"])
+    found = [label for line in ids for label in _label_of(batch, line)]
+    if len(found) != len(ids):
+        return None
+    as_given = torch.stack(found)
+    shifted = torch.nn.functional.pad(as_given[:, 1:], (0, 1), value=IGNORED)
+    fits = [((labels != IGNORED) == learns).sum() for labels in (shifted, as_given)]
+    return shifted if fits[0] >= fits[1] else as_given
+
+
+def _label_of(batch: dict[str, Any], line: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The labels of the row of the batch that this line holds; the first that fits."""
+    for key in [key for key in batch if key.endswith("input_ids") and isinstance(batch[key], torch.Tensor)]:
+        prefix = key.removesuffix("input_ids")
+        labels, mask = batch.get(f"{prefix}labels"), batch.get(f"{prefix}completion_mask")
+        if labels is None and mask is not None:
+            labels = batch[key].masked_fill(mask == 0, IGNORED)
+        for name in ("loss_weights", "weights", "loss_mask", "weight"):
+            if labels is not None and getattr(batch.get(name), "shape", None) == labels.shape:
+                labels = labels.masked_fill(batch[name] == 0, IGNORED)
+        if labels is None or labels.shape != batch[key].shape:
+            continue
+        for row, label in zip(batch[key], labels, strict=True):
+            shared = min(len(row), len(line))
+            if bool((row[:shared] == line[:shared]).all()):
+                made = torch.full_like(line, IGNORED)
+                made[:shared] = label[:shared]
+                yield made
+                return
+
+
+def _spread(places: torch.Tensor) -> torch.Tensor:
+    """At most MOST of them, evenly."""
+    return places[:: max(1, -(-len(places) // MOST))]
+
+
+def _candidates(
+    ids: torch.Tensor, labels: torch.Tensor | None, places: torch.Tensor
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """What a position may have as its target: (name, (n,) ids, IGNORED where there is none)."""
+    padded = torch.nn.functional.pad(ids, (0, 2), value=IGNORED)
+    for offset, name in ((1, NEXT), (2, AFTER), (0, SAME)):
+        yield name, padded[places[:, 0], places[:, 1] + offset]
+    if labels is not None:
+        yield LABEL, labels[places[:, 0], places[:, 1]]
+
+
+def _gradients(
+    trial: Trial, inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor, places: torch.Tensor,
+    targets: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """(n, width) gradient of the negative log-likelihood of each target at its own hidden state; 0 without a target."""
+    leaf = hidden[places[:, 0], places[:, 1]][None].detach().requires_grad_()
+    with autocast(trial), torch.enable_grad():
+        logits = _logits(inner, backbone, head, output, leaf)
+    loss = torch.nn.functional.cross_entropy(logits[0].float(), targets, ignore_index=IGNORED, reduction="sum")
+    return torch.autograd.grad(loss, leaf)[0][0].float()
+
+
+def _logits(inner: Any, backbone: Any, head: Any, output: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """The logits of hidden states by the model's own forward, its scales and caps included."""
+    made = (hidden,) if isinstance(output, tuple) else type(output)(last_hidden_state=hidden)
+    ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
+    try:
+        with replaced(backbone, "forward", lambda *_, **__: made):
+            logits: torch.Tensor = inner(input_ids=ids).logits
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        logits = head(hidden)
+    return logits if logits.shape[:2] == hidden.shape[:2] else head(hidden)
+
+
+def _nearest(
+    gradient: torch.Tensor, names: list[str], own: list[torch.Tensor]
+) -> tuple[list[str | None], torch.Tensor]:
+    """The candidate that explains each gradient best, the first of equals, and its weight."""
+    weights = torch.stack([(gradient * g).sum(-1) / (g * g).sum(-1).clamp_min(1e-30) for g in own])
+    left = torch.stack([(gradient - w[:, None] * g).norm(dim=-1) for w, g in zip(weights, own, strict=True)])
+    left = left / gradient.norm(dim=-1).clamp_min(1e-30)
+    best = torch.where(left[0] <= left.min(0).values * 1.5 + 1e-3, 0, left.argmin(0))
+    index = torch.arange(gradient.shape[0], device=gradient.device)
+    clear = (left[best, index] < CLEAR).tolist()
+    return [names[b] if ok else None for b, ok in zip(best.tolist(), clear, strict=True)], weights[best, index]

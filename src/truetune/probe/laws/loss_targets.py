@@ -1,0 +1,59 @@
+"""The loss teaches each position the token that follows it, where a label says so and nowhere else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.heads import NEXT, Taught, lessons
+
+COST: Cost = "quick"
+SHOWN = 4
+
+
+def measure(trial: Trial) -> Measured:
+    """Share of the positions with gradient or label that learn another token, or disagree with the labels."""
+    if trial.kind == "reward":
+        raise Untested("a reward model learns no tokens")
+    found = lessons(trial)
+    targets = Counter(target for _, pass_ in found for target in pass_.target)
+    looked_at = sum(targets.values())
+    if targets[None] > looked_at / 2:
+        raise Untested("the loss is no cross-entropy of one token a position")
+    others = {name: count for name, count in targets.items() if name not in (NEXT, None)}
+    with_gradient = sum(int(p.gradient.sum()) for _, p in found)
+    labelled = sum(int(p.labelled.sum()) for _, p in found if p.labelled is not None)
+    beside = sum(int(_beside(p).sum()) for _, p in found)
+    silent = sum(p.silent for _, p in found)
+    wrong = max(sum(others.values()) / looked_at, beside / max(1, with_gradient), silent / max(1, labelled))
+    examples: dict[str, list[Any]] = {"other targets": [], "without a label": [], "without gradient": []}
+    for number, p in found:
+        other = [place for place, name in zip(p.places, p.target, strict=True) if name not in (NEXT, None)]
+        shown: tuple[Any, ...] = (other, _beside(p).nonzero(), p.unheard)
+        for kind, places in zip(examples, shown, strict=True):
+            left = SHOWN - len(examples[kind])
+            examples[kind] += [_place(trial, number, p, *place) for place in list(places)[:left]]
+    evidence = {
+        "positions with gradient": with_gradient,
+        "looked at": looked_at,
+        "labelled": labelled,
+        "without a label": beside,
+        "without gradient": silent,
+        "other targets": others,
+        "places": examples,
+    }
+    return Measured(wrong, 0.001, "share of positions that learn what they should not", evidence)
+
+
+def _beside(pass_: Taught) -> torch.Tensor:
+    return pass_.gradient & ~pass_.labelled if pass_.labelled is not None else torch.zeros_like(pass_.gradient)
+
+
+def _place(trial: Trial, number: int, pass_: Taught, line: torch.Tensor, at: torch.Tensor) -> dict[str, Any]:
+    """Where, and the tokens there: the one read, the next, and the one after it."""
+    ids = pass_.ids[line, at : at + 3].tolist()
+    spell = getattr(trial.tokenizer, "decode", str)
+    return {"batch": number, "line": int(line), "position": int(at), "ids": ids, "tokens": [spell([id]) for id in ids]}

@@ -1,0 +1,62 @@
+"""Steps of the run's own optimizer at its own rate change the weights: few of them stay as they were, bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.gradients import quiet, refuse_generators, replaced, step, whole
+
+COST: Cost = "whole"
+STEPS, SHOWN = 3, 8
+LARGE = 500_000_000
+
+
+def measure(trial: Trial) -> Measured:
+    """Share of the trained weights with a gradient that are the same after some steps; they are put back."""
+    whole(trial)
+    refuse_generators(trial)
+    trainer = trial.trainer
+    if not hasattr(trainer, "create_optimizer"):
+        raise Untested("the optimizer of a loop of your own is not known")
+    trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.is_floating_point()}
+    if not trained or sum(p.numel() for p in trained.values()) > LARGE:
+        raise Untested("no tensor is trained, or too many to be copied")
+    before = {name: p.detach().clone() for name, p in trained.items()}
+    try:
+        with quiet(trial), replaced(trainer, "optimizer", None):
+            touched = _train(trial, trained, trainer.create_optimizer())
+        same = {name: int(((p == before[name]) & touched[name]).sum()) for name, p in trained.items()}
+    finally:
+        with torch.no_grad():
+            for name, p in trained.items():
+                p.copy_(before[name])
+    counts = {name: int(touched[name].sum()) for name in trained}
+    total = sum(counts.values())
+    if not total:
+        raise Untested("no weight has a gradient")
+    worst = sorted((n for n in trained if counts[n]), key=lambda name: -same[name] / counts[name])[:SHOWN]
+    evidence: dict[str, Any] = {
+        "rate": trainer.args.learning_rate,
+        "steps": STEPS,
+        "weights": total,
+        "same": sum(same.values()),
+        "by tensor": {name: round(same[name] / counts[name], 4) for name in worst},
+    }
+    return Measured(sum(same.values()) / total, 0.5, "share of weights that are the same after 3 steps", evidence)
+
+
+def _train(
+    trial: Trial, trained: dict[str, torch.nn.Parameter], optimizer: torch.optim.Optimizer
+) -> dict[str, torch.Tensor]:
+    """Which weights had a gradient other than 0 in one of the steps."""
+    touched = {name: torch.zeros_like(p, dtype=torch.bool) for name, p in trained.items()}
+    for number in range(STEPS):
+        batch = trial.batches[number % len(trial.batches)]
+        for (name, p), gradient in zip(trained.items(), step(trial, [batch], list(trained.values())), strict=True):
+            p.grad = gradient.to(p.dtype)
+            touched[name] |= gradient != 0
+        optimizer.step()
+    return touched

@@ -1,0 +1,89 @@
+"""What a trainer of preferences says about its policy and its reference."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Trial, Untested
+from truetune.probe.laws.gradients import autocast, batch_of, loss_of, rounding
+
+ROWS = 4
+PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
+COARSE = 0.05
+"""Nats a token by which two computations in 16 bits may be apart"""
+
+
+def tolerance(trial: Trial) -> float:
+    """Of a log-probability, in nats a token."""
+    return PER_TOKEN.get(rounding(trial), COARSE)
+
+
+def of_a_start(trial: Trial) -> None:
+    """Raises Untested where this is no start of a run with a reference."""
+    if trial.kind not in ("dpo", "kto") or trial.trainer is None:
+        raise Untested("the trainer has no reference model")
+    if getattr(getattr(trial.trainer, "state", None), "global_step", 0):
+        raise Untested("the run goes on from a later step")
+    if getattr(trial.trainer, "reference_free", False):
+        raise Untested("the loss is free of a reference")
+
+
+def batches(trial: Trial) -> list[dict[str, Any]]:
+    """Batches of one pair each for DPO; as they are where the loss needs several rows."""
+    if trial.kind != "dpo":
+        return trial.batches[:ROWS]
+    rows = [row for batch in trial.rows for row in batch][:ROWS]
+    return [batch_of(trial, [row]) for row in rows]
+
+
+def ratios(trial: Trial, batch: dict[str, Any]) -> tuple[float, dict[str, float]]:
+    """The loss of a batch, and the mean log-ratio of policy to reference by side, in nats a row, as the trainer logs
+    it. Raises Untested where it logs none."""
+    before = {id(values): len(values) for _, values in _logged(trial.trainer)}
+    with torch.no_grad():
+        loss = float(loss_of(trial, batch))
+    beta = float(getattr(trial.trainer, "beta", 0) or 0)
+    found = {
+        key.rpartition("/")[2]: float(values[-1]) / beta
+        for key, values in _logged(trial.trainer)
+        if beta
+        and "rewards/" in key
+        and key.endswith(("chosen", "rejected"))
+        and len(values) > before.get(id(values), 0)
+    }
+    if not found:
+        raise Untested("the trainer logs no rewards")
+    return loss, found
+
+
+def _logged(trainer: Any) -> Iterator[tuple[str, list[Any]]]:
+    for name in ("_metrics", "_stored_metrics"):
+        for metrics in dict(getattr(trainer, name, None) or {}).values():
+            yield from metrics.items() if isinstance(metrics, Mapping) else ()
+
+
+def tokens(batch: dict[str, Any]) -> int:
+    """Supervised tokens of the line that has the fewest."""
+    found = [
+        value for key, value in batch.items() if key.endswith("completion_mask") and isinstance(value, torch.Tensor)
+    ]
+    found += [
+        value != -100 for key, value in batch.items() if key.endswith("labels") and isinstance(value, torch.Tensor)
+    ]
+    return max(1, min((int((mask != 0).sum(-1).min()) for mask in found), default=1))
+
+
+def reference_of(trial: Trial, batch: dict[str, Any]) -> torch.Tensor:
+    """Log-probabilities of the answers by the live reference, chosen before rejected. Raises Untested."""
+    compute = getattr(trial.trainer, "compute_ref_log_probs", None)
+    if compute is None:
+        raise Untested("the trainer does not tell its reference's log-probabilities")
+    model = getattr(trial.trainer, "ref_model", None) or trial.model
+    given = (model, dict(batch)) if len(inspect.signature(compute).parameters) > 1 else (dict(batch),)
+    with autocast(trial), torch.no_grad():
+        made = compute(*given)
+    return torch.cat([side.float() for side in made]) if isinstance(made, tuple) else made.float()

@@ -1,0 +1,60 @@
+"""The reference of preference training gives the same log-probabilities twice: no dropout is active in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.forward import batch_with_ids, cut, dropout_rates, logits
+from truetune.probe.laws.tolerance import difference, tolerance
+
+COST: Cost = "quick"
+
+
+def measure(trial: Trial) -> Measured:
+    """Two passes over one batch, with different random numbers, in the trainer's own mode: through the reference,
+    and through the policy in training mode."""
+    batch = batch_with_ids(trial)
+    if any(name.startswith(("ref_", "reference_")) for name in batch):
+        raise Untested("the reference's log-probabilities were computed beforehand")
+    with _reference(trial) as (reference, training):
+        apart = {"reference": _twice(trial, reference, training, batch)}
+    apart["policy"] = _twice(trial, trial.model, True, batch)
+    rates: dict[str, int] = {}
+    for module, name, rate in dropout_rates(trial.model):
+        label = f"{type(module).__name__}.{name} = {rate}"
+        rates[label] = rates.get(label, 0) + 1
+    value = float(torch.tensor(list(apart.values())).max())
+    return Measured(value, tolerance(trial.model), "relative difference of logits", {"by model": apart, "rates": rates})
+
+
+def _twice(trial: Trial, model: Any, training: bool, batch: dict[str, Any]) -> float:
+    a, b = (logits(model, cut(trial, batch), training=training, seed=seed) for seed in (1, 2))
+    return difference(a, b)
+
+
+@contextmanager
+def _reference(trial: Trial) -> Iterator[tuple[Any, bool]]:
+    """The reference model and whether it is in training mode: a model of its own; or the policy with its adapter
+    taken off, or with the adapter `ref`."""
+    own = getattr(trial.trainer, "ref_model", None)
+    model: Any = trial.model
+    adapters = getattr(model, "peft_config", {})
+    if isinstance(own, torch.nn.Module):
+        yield own, own.training
+    elif trial.kind not in ("dpo", "kto") or not hasattr(model, "disable_adapter"):
+        raise Untested("the run has no reference")
+    elif "ref" in adapters:
+        active = model.active_adapter
+        model.set_adapter("ref")
+        try:
+            yield model, True
+        finally:
+            model.set_adapter(active)
+    else:
+        with model.disable_adapter():
+            yield model, True

@@ -1,0 +1,101 @@
+"""A model and its trainer as they were: whatever a law switches, counts or draws is put back."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from truetune.probe.still import still
+
+SMALL = 65536
+"""Elements of a buffer up to which it is kept: statistics and counters, not quantized weights"""
+SWITCHES = ("gradient_checkpointing", "_gradient_checkpointing_func", "_require_grads_hook", "_require_grads_hooks")
+"""What `gradient_checkpointing_enable` sets on a module"""
+_ABSENT: Any = object()
+
+
+@contextmanager
+def as_before(*models: Any, trainer: Any = None) -> Iterator[None]:
+    """Inside, no parameter has a gradient. Afterwards random states, training modes, gradients, small buffers,
+    settings, checkpointing and the trainer's counters and metrics are as before."""
+    with ExitStack() as stack:
+        stack.enter_context(still())
+        for model in models:
+            if isinstance(model, torch.nn.Module):
+                stack.enter_context(_model(model))
+        for holder in (trainer, getattr(trainer, "state", None), getattr(trainer, "control", None)):
+            if holder is not None:
+                stack.enter_context(_counters(holder))
+        yield
+
+
+@contextmanager
+def _model(model: torch.nn.Module) -> Iterator[None]:
+    modules = list(model.modules())
+    modes = [(module, module.training) for module in modules]
+    parameters = [(p, p.grad, p.requires_grad) for p in model.parameters()]
+    buffers = [(m, name, b, b.detach().clone()) for m in modules for name, b in m._buffers.items()
+               if b is not None and b.numel() <= SMALL]  # fmt: skip
+    switches = [(m, name, vars(m).get(name, _ABSENT)) for m in modules for name in SWITCHES]
+    hooks = [(m._forward_hooks, dict(m._forward_hooks)) for m in modules if isinstance(m, torch.nn.Embedding)]
+    configs = {id(c): (c, _simple(c)) for c in (vars(m).get("config") for m in modules) if hasattr(c, "__dict__")}
+    for parameter, _, _ in parameters:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter, gradient, wanted in parameters:
+            parameter.grad = gradient
+            parameter.requires_grad = wanted
+        with torch.no_grad():
+            for module, name, buffer, kept in buffers:
+                buffer.copy_(kept)
+                module._buffers[name] = buffer
+        for module, name, value in switches:
+            if value is not _ABSENT:
+                vars(module)[name] = value
+            else:
+                vars(module).pop(name, None)
+        for current, before in hooks:
+            if list(current) != list(before):
+                current.clear()
+                current.update(before)
+        for config, settings in configs.values():
+            vars(config).update(settings)
+
+
+def _simple(holder: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(holder).items() if isinstance(value, str | int | float | None)}
+
+
+@contextmanager
+def _counters(holder: Any) -> Iterator[None]:
+    """Numbers and texts of an object, and its containers of such."""
+    simple = _simple(holder)
+    containers = [(value, copy.deepcopy(value)) for value in vars(holder).values()
+                  if isinstance(value, dict | list | deque) and _plain(value, 4)]  # fmt: skip
+    try:
+        yield
+    finally:
+        vars(holder).update(simple)
+        for container, before in containers:
+            container.clear()
+            if isinstance(container, dict):
+                container.update(before)
+            else:
+                container.extend(before)
+
+
+def _plain(value: Any, depth: int) -> bool:
+    if isinstance(value, dict):
+        return depth > 0 and all(_plain(v, depth - 1) for v in value.values())
+    if isinstance(value, list | tuple | deque):
+        return depth > 0 and len(value) < SMALL and all(_plain(v, depth - 1) for v in value)
+    return isinstance(value, str | int | float | None)

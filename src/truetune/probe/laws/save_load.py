@@ -1,0 +1,116 @@
+"""A model that was saved and loaded gives the same logits."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.forward import batch_with_ids, cut, logits
+from truetune.probe.laws.tolerance import difference, tolerance
+
+COST: Cost = "whole"
+NAMES = 8
+
+
+def measure(trial: Trial) -> Measured:
+    """Moves each trained tensor a little, as training will, saves as the trainer does, loads the files into a new
+    model (an adapter onto the base as it was), and compares logits of a real batch. The weights are then put back."""
+    model: Any = trial.model
+    if not hasattr(model, "save_pretrained") or not hasattr(type(model), "from_pretrained"):
+        raise Untested("the model has no save_pretrained")
+    if getattr(model, "is_quantized", False) or getattr(getattr(model, "config", None), "quantization_config", None):
+        raise Untested("the model is quantized")
+    inputs = cut(trial, batch_with_ids(trial))
+    base = _base(model) if hasattr(model, "peft_config") else None
+    with tempfile.TemporaryDirectory() as folder, _moved(model), _quiet():
+        expected = logits(model, inputs, training=False)
+        _save(trial, folder)
+        loaded = _load(model, base, folder).to(expected.device)
+        found = logits(loaded, inputs, training=False)
+        differ = _differing(model, loaded)
+        files = sorted(path.name for path in Path(folder).iterdir())
+    evidence = {"differ": differ[:NAMES], "tensors that differ": len(differ), "files": files,
+                "dtype": str(next(loaded.parameters()).dtype).removeprefix("torch.")}  # fmt: skip
+    return Measured(difference(expected, found), tolerance(model), "relative difference of logits", evidence)
+
+
+@contextmanager
+def _moved(model: torch.nn.Module) -> Iterator[None]:
+    """Every trained tensor is moved by a tenth of its size."""
+    torch.manual_seed(0)
+    kept = [(p, p.detach().to("cpu", copy=True)) for p in model.parameters() if p.requires_grad]
+    with torch.no_grad():
+        try:
+            for parameter, _ in kept:
+                size = 0.1 * parameter.float().pow(2).mean().sqrt() + 0.01
+                parameter.add_(torch.randn_like(parameter) * size.to(parameter.dtype))
+            yield
+        finally:
+            for parameter, before in kept:
+                parameter.copy_(before)
+
+
+def _base(model: Any) -> Any:
+    """A copy of the model below an adapter."""
+    twin = copy.deepcopy(model)
+    for module in twin.modules():
+        vars(module).pop("forward", None)
+    return twin.unload() if hasattr(twin, "unload") else twin.get_base_model()
+
+
+def _save(trial: Trial, folder: str) -> None:
+    trainer: Any = trial.trainer
+    if (
+        getattr(trainer, "model", None) is trial.model
+        and "_internal_call" in inspect.signature(trainer.save_model).parameters
+    ):
+        trainer.save_model(folder, _internal_call=True)
+    else:
+        trial.model.save_pretrained(folder)  # type: ignore[operator]
+
+
+def _load(model: Any, base: Any, folder: str) -> Any:
+    if base is not None:
+        return type(model).from_pretrained(base, folder)
+    import transformers
+
+    dtype = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
+    attention = getattr(model.config, "_attn_implementation", None)
+    return type(model).from_pretrained(folder, **{dtype: "auto"}, attn_implementation=attention)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers neither logs nor draws bars."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.ERROR)
+    _bars(logging, False)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        _bars(logging, bars)
+
+
+def _bars(logging: Any, shown: bool) -> None:
+    (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
+
+
+def _differing(model: torch.nn.Module, loaded: torch.nn.Module) -> list[str]:
+    """Names of tensors that are not the same, or not there."""
+    new = loaded.state_dict()
+    return [
+        name
+        for name, tensor in model.state_dict().items()
+        if name not in new or not torch.equal(tensor.cpu(), new[name].to("cpu", tensor.dtype))
+    ]

@@ -1,0 +1,63 @@
+"""A step at the configured rate moves the weights by more than their dtype's rounding.
+
+Adam moves a weight by about the learning rate. In bfloat16 the spacing is 2^-7 of the weight's power of two; a weight
+plus less than half of its spacing is the same weight again, however often it is tried.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.gradients import whole
+
+COST: Cost = "quick"
+RATE_STEPS = ("adam", "lion", "ademamix")
+"""Optimizers whose step is about the rate itself, whatever the gradient's size"""
+MASTERS = ("stochastic", "anyprecision", "master")
+BITS = {torch.bfloat16: 8, torch.float16: 11, torch.float32: 24, torch.float64: 53}
+SHOWN = 8
+
+
+def measure(trial: Trial) -> Measured:
+    """Share of the trained weights that half of a spacing keeps where they are, at the highest rate of the run."""
+    whole(trial)
+    rate, optimizer = _rate(trial)
+    trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad and p.dtype in BITS}
+    if not trained:
+        raise Untested("no tensor of the model is trained")
+    stuck = {name: stuck_weights(p, rate) for name, p in trained.items()}
+    total = sum(p.numel() for p in trained.values())
+    worst = sorted(stuck, key=lambda name: -stuck[name] / trained[name].numel())[:SHOWN]
+    evidence: dict[str, Any] = {
+        "rate": rate,
+        "optimizer": optimizer,
+        "weights": total,
+        "stuck": sum(stuck.values()),
+        "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in trained.values()}),
+        "by tensor": {name: round(stuck[name] / trained[name].numel(), 4) for name in worst},
+    }
+    return Measured(sum(stuck.values()) / total, 0.5, "share of trained weights that a step can't move", evidence)
+
+
+def stuck_weights(weights: torch.Tensor, rate: float) -> int:
+    """How many of them stay as they are when `rate` is added or taken away, rounded to the nearest."""
+    _, exponent = torch.frexp(weights.detach().float())
+    half = torch.exp2((exponent - 1 - BITS[weights.dtype]).float())
+    return int(((half > rate) & (weights != 0)).sum())
+
+
+def _rate(trial: Trial) -> tuple[float, str]:
+    args = getattr(trial.trainer, "args", None)
+    if args is None:
+        raise Untested("the optimizer of a loop of your own is not known")
+    made = getattr(trial.trainer, "optimizer", None)
+    made = getattr(made, "optimizer", made)
+    name = type(made).__name__ if made is not None else str(getattr(args.optim, "value", args.optim))
+    options = f"{name} {getattr(args, 'optim_args', '') or ''}".lower()
+    if not any(word in options for word in RATE_STEPS) or any(word in options for word in MASTERS):
+        raise Untested(f"the size of a step of {name} is not known beforehand")
+    groups = getattr(made, "param_groups", [{}])
+    return max(float(group.get("initial_lr", group.get("lr", args.learning_rate))) for group in groups), name

@@ -1,0 +1,75 @@
+"""Marks: a copy of a row in which every text ends with a string of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+WORDS = (
+    *("harbour", "lantern", "velvet", "meadow", "copper", "island", "window", "garden", "silver", "river", "pepper"),
+    *("castle", "orange", "winter", "button", "marble", "forest", "butter", "candle", "summer", "ladder", "pillow"),
+)
+NAMES = frozenset(("role", "from", "type", "name", "id", "tool_call_id", "label", "kto_tag", "finish_reason", "model"))
+"""Keys whose texts steer the template or the trainer, and are not themselves read as text"""
+KEPT = 600
+"""Characters of a text that are kept"""
+ALL = 1600
+"""Characters of a row that are kept"""
+
+_numbers = itertools.count(0)
+
+
+class Mark(NamedTuple):
+    """The string put into one text."""
+
+    path: str
+    """`messages[1].content`"""
+    role: str
+    """Role of the message, else empty"""
+    text: str
+
+
+def marked(row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Mark, ...]]:
+    """The copied row, and its marks in order. Numbers, JSON, and what steers the template stay as they are."""
+    texts = sum(1 for _ in _texts(row))
+    marks: list[Mark] = []
+    return _copied(row, "", "", max(min(KEPT, ALL // max(texts, 1)), 40), marks), tuple(marks)
+
+
+def _copied(value: Any, path: str, role: str, kept: int, marks: list[Mark]) -> Any:
+    if isinstance(value, str) and _is_prose(value):
+        marks.append(Mark(path, role, _string(next(_numbers))))
+        half = kept // 2
+        text = value if len(value) <= kept else f"{value[:half]} {value[-half:]}"
+        return f"{text.rstrip()} {marks[-1].text}"
+    if isinstance(value, Mapping):
+        said = str(value.get("role") or value.get("from") or role)
+        return {k: v if k in NAMES else _copied(v, f"{path}.{k}" if path else k, said, kept, marks)
+                for k, v in value.items()}  # fmt: skip
+    if isinstance(value, list):
+        return [_copied(v, f"{path}[{i}]", role, kept, marks) for i, v in enumerate(value)]
+    return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and _is_prose(value):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key not in NAMES:
+                yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _is_prose(text: str) -> bool:
+    """Not empty, no number, no JSON."""
+    return bool(text.strip()) and text.strip()[0] not in "{[" and any(character.isalpha() for character in text)
+
+
+def _string(number: int) -> str:
+    """Ordinary words and digits: each tokenizer spells them again as they were."""
+    first, second = WORDS[number % len(WORDS)], WORDS[(number // len(WORDS) + 7 * number + 3) % len(WORDS)]
+    return f"{first} {second} {1000 + number} {WORDS[(number + 11) % len(WORDS)]}"

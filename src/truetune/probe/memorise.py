@@ -1,0 +1,143 @@
+"""Memorising: a few rows of the trainer's own data, by its own collator and loss, until the miniature knows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+
+LOOKED_AT = 64
+"""Prepared rows among which short ones are looked for"""
+LONGEST = 512
+"""Tokens of a row that is memorised, where there are any so short"""
+STEPS = 150
+RATE = 3e-3
+KNOWN = 0.01
+"""A mean loss at which everything is known"""
+WARM = 10
+
+
+@dataclass
+class Learned:
+    """How the loss fell."""
+
+    losses: list[float]
+    seconds: float
+
+    @property
+    def fell(self) -> bool:
+        """To less than a tenth of what it was, or next to nothing."""
+        last = self.losses[-1] if self.losses else float("nan")
+        return last < max(0.1 * self.losses[0], 0.05) and self.losses[0] > 0.05 if self.losses else False
+
+
+@dataclass
+class Example:
+    """One document of the prepared data."""
+
+    index: int
+    row: Any
+    """What the collator is given"""
+    lines: list[tuple[list[int], list[int] | None]]
+    """Ids and labels of each line that the collator makes of it, without padding"""
+
+    @property
+    def ids(self) -> list[int]:
+        return self.lines[0][0]
+
+    @property
+    def labels(self) -> list[int] | None:
+        return self.lines[0][1]
+
+
+def examples(dataset: Any, collate: Any) -> list[Example]:
+    """The first documents of the prepared data, packs taken apart where they say how. Raises what the user's raise."""
+    made = []
+    for index, row in enumerate(_first(dataset)):
+        for document in _documents(row):
+            lines = lines_of(collate([document]))
+            if lines and lines[0][0]:
+                made.append(Example(index, document, lines))
+    return made
+
+
+def _first(dataset: Any) -> Iterator[Any]:
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return (dataset[i] for i in range(min(len(dataset), LOOKED_AT)))
+    return islice(iter(dataset), LOOKED_AT)
+
+
+def _documents(row: Any) -> Iterator[Any]:
+    """The rows that were packed into one, where it holds their lengths."""
+    lengths = row.get("seq_lengths") if isinstance(row, Mapping) else None
+    if not isinstance(lengths, list) or len(lengths) < 2:
+        yield row
+        return
+    total, begin = sum(lengths), 0
+    for length in lengths:
+        yield {key: [length] if key == "seq_lengths" else value[begin : begin + length]
+               if isinstance(value, list) and len(value) == total else value for key, value in row.items()}  # fmt: skip
+        begin += length
+
+
+def lines_of(batch: Any) -> list[tuple[list[int], list[int] | None]]:
+    """Ids and labels of each line of a batch, without padding; [] where it holds no ids by the usual name."""
+    if not isinstance(batch, Mapping) or not isinstance(batch.get("input_ids"), torch.Tensor):
+        return []
+    ids, labels, mask = batch["input_ids"], batch.get("labels"), batch.get("attention_mask")
+    if labels is None and isinstance(batch.get("completion_mask"), torch.Tensor):
+        labels = torch.where(batch["completion_mask"] != 0, ids, -100)
+    if ids.dim() != 2:
+        return []
+    made = []
+    for line in range(len(ids)):
+        kept = mask[line] != 0 if isinstance(mask, torch.Tensor) and mask.shape == ids.shape else slice(None)
+        own = labels[line][kept].tolist() if isinstance(labels, torch.Tensor) and labels.shape == ids.shape else None
+        made.append((ids[line][kept].tolist(), own))
+    return made
+
+
+def memorise(model: torch.nn.Module, loss_of: Any, batch: dict[str, Any], steps: int = STEPS,
+             until: float = float("inf")) -> Learned:  # fmt: skip
+    """Train all weights of the model on one batch. `loss_of` is (model, inputs) -> loss; `until` a time."""
+    started = time.perf_counter()
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.requires_grad_(True)
+    _no_dropout(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, betas=(0.9, 0.95))
+    losses: list[float] = []
+    model.train()
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1.0, (step + 1) / WARM)
+        loss = loss_of(model, dict(batch))
+        losses.append(float(loss.detach()))
+        if not loss.requires_grad or loss != loss:
+            break
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if losses[-1] < KNOWN or _flat(losses) or time.perf_counter() > until:
+            break
+    model.eval()
+    return Learned(losses, time.perf_counter() - started)
+
+
+def _flat(losses: list[float]) -> bool:
+    """Nothing more to gain: where prompts are learned too, some of the loss stays."""
+    return len(losses) > 80 and losses[-1] < 0.1 * losses[0] and losses[-1] > 0.98 * losses[-20]
+
+
+def _no_dropout(model: torch.nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)

@@ -1,0 +1,142 @@
+"""Shrinking: a model's configuration with few layers and small widths, its vocabulary and kinds of layers as they are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+LAYERS = 2
+"""Layers, where they are all of one kind; else one of each kind"""
+HEAD = 16
+"""Width of an attention head"""
+WIDEST = 8
+"""Attention heads"""
+FIXED = {
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_rope_head_dim": HEAD,
+    "qk_nope_head_dim": HEAD,
+    "qk_head_dim": 2 * HEAD,
+    "v_head_dim": HEAD,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": HEAD,
+    "linear_value_head_dim": HEAD,
+    "hidden_size_per_layer_input": HEAD,
+    "max_window_layers": LAYERS,
+    "decoder_sparse_step": LAYERS,
+    "num_nextn_predict_layers": 0,
+    "num_kv_shared_layers": 0,
+}
+"""Largest values of what some architectures have besides"""
+LLAMA = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2}  # fmt: skip
+SHRUNK = "_truetune_shrunk"
+"""Set on a configuration that has been shrunk"""
+
+
+def shrink(config: Any) -> Any:
+    """Shrink a configuration in place, those inside it too; one that is shrunk already stays as it is."""
+    if getattr(config, SHRUNK, False):
+        return config
+    object.__setattr__(config, SHRUNK, True)
+    for inner in _inner(config):
+        shrink(inner)
+    if isinstance(_get(config, "hidden_size"), int) and isinstance(_get(config, "num_hidden_layers"), int):
+        _narrow(config)
+        _shorten(config)
+    for name, largest in FIXED.items():
+        value = _get(config, name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > largest:
+            _set(config, name, largest)
+    if getattr(config, "quantization_config", None) is not None:
+        del config.quantization_config
+    config.dtype = "float32"
+    return config
+
+
+def like_llama(config: Any) -> Any:
+    """A small Llama with the vocabulary and special tokens of a configuration."""
+    from transformers import LlamaConfig
+
+    text = config.get_text_config()
+    kept = {name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    made = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
+    object.__setattr__(made, SHRUNK, True)
+    return made
+
+
+def _inner(config: Any) -> list[Any]:
+    names = getattr(type(config), "sub_configs", {})
+    return [inner for name in names if (inner := getattr(config, name, None)) is not None and hasattr(inner, "to_dict")]
+
+
+def _get(config: Any, name: str) -> Any:
+    return getattr(config, name, None)
+
+
+def _set(config: Any, name: str, value: Any) -> None:
+    """Some configurations compute what others keep."""
+    with suppress(AttributeError):
+        setattr(config, name, value)
+
+
+def _narrow(config: Any) -> None:
+    """Heads in their ratio, and every width by them."""
+    heads, kv = _get(config, "num_attention_heads"), _get(config, "num_key_value_heads")
+    group = min(heads // kv, WIDEST // 2) if isinstance(kv, int) and kv else 1
+    small_kv = min(2 if kv is not None else 4, kv or heads)
+    small = group * small_kv
+    width = small * HEAD * (1 if small >= 4 else 2)
+    config.hidden_size = width
+    config.num_attention_heads = small
+    if kv is not None:
+        config.num_key_value_heads = small_kv
+    if isinstance(_get(config, "head_dim"), int):
+        _set(config, "head_dim", HEAD if _get(config, "qk_rope_head_dim") else width // small)
+    for name in ("intermediate_size", "ffn_dim", "n_inner", "word_embed_proj_dim"):
+        if isinstance(_get(config, name), int):
+            setattr(config, name, width if name == "word_embed_proj_dim" else 2 * width)
+    if _get(config, "query_pre_attn_scalar") is not None:
+        config.query_pre_attn_scalar = config.head_dim
+    _ropes(config, (_get(config, "head_dim") or width // small) // 2)
+
+
+def _ropes(config: Any, half: int) -> None:
+    """Frequencies that are listed one by one."""
+    for rope in (_get(config, "rope_parameters"), _get(config, "rope_scaling")):
+        if not isinstance(rope, dict):
+            continue
+        share = rope.get("partial_rotary_factor") or _get(config, "partial_rotary_factor") or 1.0
+        for name in ("short_factor", "long_factor"):
+            if isinstance(rope.get(name), list):
+                rope[name] = rope[name][: int(half * share)]
+        if isinstance(rope.get("mrope_section"), list):
+            parts = len(rope["mrope_section"])
+            rope["mrope_section"] = [half // parts + (i < half % parts) for i in range(parts)]
+
+
+def _shorten(config: Any) -> None:
+    """One layer of each kind, two at least."""
+    kinds = _get(config, "layer_types")
+    kept = list(range(min(LAYERS, config.num_hidden_layers)))
+    if isinstance(kinds, list) and kinds:
+        firsts = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
+        kept = firsts if len(firsts) >= LAYERS else kept
+    config.num_hidden_layers = len(kept)
+    if isinstance(kinds, list) and kinds:
+        config.layer_types = [kinds[i] for i in kept]
+    for name in ("no_rope_layers", "mlp_layer_types"):
+        if isinstance(_get(config, name), list) and len(_get(config, name)) > len(kept):
+            setattr(config, name, [_get(config, name)[i] for i in kept])
+    if isinstance(_get(config, "mlp_only_layers"), list):
+        config.mlp_only_layers = [i for i in config.mlp_only_layers if i < len(kept)]

@@ -1,0 +1,59 @@
+"""Which command a rehearsal starts: the one given, or that of the stack whose settings were given."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from truetune.errors import UsageError
+from truetune.spec.config import Config
+from truetune.spec.kind import NAMES, recognise
+from truetune.spec.stacks import read_config
+
+TOOLS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
+METHODS = ("sft", "dpo", "kto", "reward")
+"""TRL's own commands"""
+
+
+def command_of(target: Sequence[str], work: Path) -> list[str]:
+    """The command that begins the training. `work` is a folder for what truetune's own run needs.
+
+    Raises UsageError for settings of another kind, or whose program is not installed, and SpecError for broken ones.
+    """
+    if len(target) != 1 or not (Path(target[0]).is_file() and Path(target[0]).suffix in (".yaml", ".yml", ".json")):
+        if len(target) == 1 and Path(target[0]).suffix in (".yaml", ".yml", ".json"):
+            raise UsageError(f"{target[0]}: no such file")
+        return [sys.executable, *target] if target[0].endswith(".py") else list(target)
+    path = target[0]
+    kind = recognise(path)[0]
+    if kind == "truetune":
+        from truetune.rehearsal.own import prepared
+
+        return prepared(read_config(path).spec, path, work)
+    if kind not in TOOLS:
+        raise UsageError(f"{path}: this is {NAMES[kind]}; expected a command after --, or the settings of truetune, "
+                         "Axolotl, LLaMA-Factory or TRL")  # fmt: skip
+    arguments = _arguments(kind, read_config(path))
+    return [_tool(TOOLS[kind], arguments, path), *arguments]
+
+
+def _arguments(kind: str, config: Config) -> list[str]:
+    if kind != "trl":
+        return ["train", config.path]
+    method = config.spec.training.method
+    if method not in METHODS:
+        raise UsageError(f"{config.path}: TRL has no command for {method}: rehearse your script, "
+                         "truetune rehearse -- python train.py")  # fmt: skip
+    return [method, "--config", config.path]
+
+
+def _tool(name: str, arguments: list[str], path: str) -> str:
+    """Where a program is: beside this Python, else on PATH."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        raise UsageError(f"{path}: {name} is not installed here; name it: "
+                         f"truetune rehearse -- /its/environment/bin/{name} {' '.join(arguments)}")  # fmt: skip
+    return found

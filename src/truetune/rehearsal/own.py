@@ -1,0 +1,83 @@
+"""truetune's own settings as a small run: encoded rows, transformers' Trainer, and the model's config.json.
+
+`python -m truetune.rehearsal.own FOLDER` is that run, as `prepared` left it in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import UsageError
+from truetune.render.rendering import IGNORED
+from truetune.spec.run import RunSpec
+
+ROWS = 64
+"""Rows that are encoded"""
+NEEDED = ("torch", "transformers", "datasets", "accelerate")
+NAME = "run.json"
+
+
+def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
+    """Encode the first rows into `work`; the command that trains on them.
+
+    Raises UsageError where settings or packages are missing, TokenizerError, TemplateError or DataError.
+    """
+    from truetune.checks.run import prepare
+    from truetune.checks.views import views_of
+    from truetune.data.rows import read
+    from truetune.encoding.encoder import Encoder
+    from truetune.encoding.stream import batch
+
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise UsageError(f"a rehearsal of {path} needs {', '.join(missing)}: pip install 'truetune[train]'")
+    if not spec.data or not spec.tokenizer:
+        raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
+    setup = prepare(spec)
+    encoder = Encoder(setup.tokenizer.backend)
+    rows = islice(read(spec.data, format=spec.format, columns=spec.map), ROWS)
+    views = views_of(batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary)
+    examples = [
+        {
+            "input_ids": view.ids.tolist(),
+            "labels": [id if kept else IGNORED for id, kept in zip(view.ids.tolist(), view.supervised, strict=True)],
+            "messages": [{"role": m["role"], "content": m["content"]} for m in view.example.row.messages],
+        }
+        for view in views
+        if all(isinstance(m.get("content"), str) for m in view.example.row.messages)
+    ]
+    folder = str(setup.tokenizer.folder)
+    model = spec.model or folder
+    work.joinpath(NAME).write_text(json.dumps({"rows": examples, "tokenizer": folder, "model": model}))
+    return [sys.executable, "-m", "truetune.rehearsal.own", str(work)]
+
+
+def train(folder: Path) -> None:
+    """The run, to be rehearsed."""
+    from datasets import Dataset
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+    from truetune.collate import PaddingCollator
+
+    run: dict[str, Any] = json.loads(folder.joinpath(NAME).read_text())
+    tokenizer = AutoTokenizer.from_pretrained(run["tokenizer"])
+    if Path(run["model"], "config.json").is_file():
+        model = AutoModelForCausalLM.from_pretrained(run["model"])
+    else:
+        print(f"truetune: {run['model']} has no config.json: the miniature is a Llama", file=sys.stderr)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", vocab_size=len(tokenizer)))
+    Trainer(
+        model,
+        TrainingArguments(str(folder / "out"), per_device_train_batch_size=4, report_to="none"),
+        PaddingCollator.of(tokenizer),
+        Dataset.from_list(run["rows"]),
+        processing_class=tokenizer,
+    ).train()
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]))

@@ -1,0 +1,75 @@
+"""What a rehearsal found: an audit's report, and how the miniature answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from truetune.checks.audit import AuditReport
+from truetune.checks.audit import audit as judge
+from truetune.probe.record import Record
+from truetune.spec.run import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Recited:
+    """One row after memorising."""
+
+    row: int | None
+    """Number of the given row, 0-based; None where it was not recognised"""
+    question: str
+    reference: str
+    said: str
+    """What the miniature answered to the prompt as it will be served"""
+    recited: bool
+    """The answer begins with the reference, word for word"""
+    stopped: bool
+    """It ended by itself"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One pair after preference training; margins are log p(chosen) - log p(rejected), in nats."""
+
+    prompt: str
+    chosen: str
+    rejected: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsalReport(AuditReport):
+    """What reached the loss, and what a miniature of the model learned from it."""
+
+    recited: tuple[Recited, ...]
+    pairs: tuple[Pair, ...]
+    losses: tuple[float, ...]
+    """Of the steps of memorising, in nats per token"""
+    miniature: str
+    """Its class, layers, width, and vocabulary"""
+
+
+def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalReport:
+    """Judge what a rehearsal recorded. Raises TokenizerError or TemplateError where its tokenizer can't be read."""
+    audited = judge(records, spec)
+    found: dict[str, Any] = records[0].facts.get("recitation", {})
+    return RehearsalReport(
+        **{field.name: getattr(audited, field.name) for field in fields(audited)},
+        recited=tuple(
+            Recited(row["number"], row["question"], row["reference"], row["said"], row["recited"], row["stopped"])
+            for row in found.get("rows", ())
+        ),
+        pairs=tuple(Pair(**pair) for pair in found.get("pairs", ())),
+        losses=tuple(found.get("loss", ())),
+        miniature=_miniature(found),
+    )
+
+
+def _miniature(found: dict[str, Any]) -> str:
+    shape, words = found.get("shape", {}), found.get("vocabulary", {})
+    if not shape:
+        return "none"
+    kept = f"{words['kept']:,} of {words['size']:,} ids"
+    return f"{shape['class']}, {shape['layers']} layers of width {shape['width']}, {kept}"

@@ -1,0 +1,177 @@
+"""An audit on a terminal: what the loss is on, the ledger, the laws and the canary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checks.report import AuditReport
+from truetune.render.rendering import Source
+from truetune.report.text import many, share, visible, wrap
+
+SEEN = {"supervised": "green", "cut": "yellow", "lost": "bold red"}
+
+
+class Row(NamedTuple):
+    """One row of the ledger."""
+
+    label: str
+    key: str
+    supervised: int
+    context: int
+    hidden: int
+    """Tokens that the attention mask hides"""
+
+
+class Law(NamedTuple):
+    """One law that was measured."""
+
+    name: str
+    value: str
+    tolerance: str
+    unit: str
+    holds: bool
+
+
+def verdict(report: AuditReport) -> str:
+    """What the loss is on, in one sentence."""
+    ledger, lines = report.ledger, many(len(report.samples), "line")
+    where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
+    if not report.samples:
+        return "no batch was seen"
+    if all(sample.labels is None for sample in report.samples):
+        return f"the batches hold no labels: {ledger.total:,} tokens in {where}"
+    if not ledger.supervised:
+        return f"learns nothing: no token of {where} is in the loss"
+    parts = sorted(ledger.rows(), key=lambda row: -row[1])
+    by_source = ", ".join(f"{s.label} {share(n, ledger.supervised)}" for s, n, _ in parts if n)
+    count = f"{ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)})"
+    return f"the loss is on {count} in {where}: {by_source}"
+
+
+def verdict_text(report: AuditReport, width: int) -> Text:
+    """The sentence, in lines of a terminal."""
+    text = Text("\n".join(wrap(verdict(report), width)))
+    if report.ledger.supervised:
+        text.stylize("bold green", 0, len(f"the loss is on {report.ledger.supervised:,}"))
+    else:
+        text.stylize("bold red")
+    return text
+
+
+def rows(report: AuditReport) -> list[Row]:
+    """The ledger by source, and the padding last where there is any."""
+    counts = np.zeros((len(Source), 3), np.int64)
+    pads = np.zeros(3, np.int64)
+    for sample in report.samples:
+        for i, mask in enumerate((sample.supervised, ~sample.supervised, ~sample.attended)):
+            counts[:, i] += np.bincount(sample.source[mask & ~sample.padding], minlength=len(Source))
+            pads[i] += int((mask & sample.padding).sum())
+    made = [Row(s.label, s.name.lower(), *map(int, counts[s])) for s in Source if counts[s].any()]
+    return [*made, Row("padding", "padding", *map(int, pads))] if pads.any() else made
+
+
+def laws(report: AuditReport) -> list[Law]:
+    """The laws that were measured: broken ones first."""
+    made = [
+        Law(name, f"{law['value']:.2g}", f"{law['tolerance']:.1g}", str(law.get("unit", "")),
+            law["value"] <= law["tolerance"])
+        for name, law in report.laws.items() if "value" in law
+    ]  # fmt: skip
+    return sorted(made, key=lambda law: law.holds)
+
+
+def untested(report: AuditReport) -> list[tuple[str, str]]:
+    """Names of the laws that were not measured, and why."""
+    return [(name, str(law["untested"])) for name, law in report.laws.items() if "untested" in law]
+
+
+def render_audited(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw what stands below the findings."""
+    if report.samples:
+        console.print(_ledger(report))
+        console.print()
+    if found := laws(report):
+        console.print(_laws(found, verbose))
+        console.print()
+    if report.canary:
+        console.print(_canary(report.canary))
+        console.print()
+    for line in _notes(report, verbose):
+        console.print(Text("\n".join(wrap(visible(line), console.width)), style="dim"), soft_wrap=True)
+
+
+def _table(first: str, *titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(first)
+    for title in titles:
+        table.add_column(title, justify="right")
+    return table
+
+
+def _ledger(report: AuditReport) -> Table:
+    """Tokens by source; what the attention mask hides has a column of its own where there is such text."""
+    found, total = rows(report), report.ledger.total
+    text = [row for row in found if row.key != "padding"]
+    hidden = any(row.hidden for row in text)
+    table = _table("tokens by source", "supervised", "context", "share", *(("not attended",) if hidden else ()))
+    sums = (sum(row.supervised for row in text), sum(row.context for row in text), sum(row.hidden for row in text))
+    for row in [*text, Row("all", "all", *sums), *found[len(text) :]]:
+        pads = row.key == "padding"
+        part = "" if pads else share(row.supervised + row.context, total)
+        cells = [f"{row.supervised:,}", f"{row.context:,}", part, *((f"{row.hidden:,}",) if hidden else ())]
+        table.add_row(Text(row.label, style=_style(row)), *cells, style="bold" if row.key == "all" else "")
+    return table
+
+
+def _style(row: Row) -> str:
+    """Red for what should not be: stop tokens that are not learned, padding that is."""
+    if row.key == "padding":
+        return "red" if row.supervised else "dim"
+    if row.key == "all":
+        return ""
+    return "green" if row.supervised else ("red" if row.key == "stop" else "")
+
+
+def _laws(found: list[Law], verbose: bool) -> Table:
+    table = _table("laws", "measured", "tolerance", "")
+    if verbose:
+        table.add_column("what was compared")
+    for law in found:
+        said = Text("holds", style="green") if law.holds else Text("broken", style="bold red")
+        table.add_row(law.name, law.value, law.tolerance, said, *((visible(law.unit),) if verbose else ()))
+    return table
+
+
+def _canary(fields: tuple[dict[str, Any], ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("canary in")
+    table.add_column("became")
+    for field in fields:
+        seen = str(field["seen"])
+        table.add_row(Text(visible(str(field["path"]))), Text(visible(seen), style=SEEN.get(seen, "")))
+    return table
+
+
+def _notes(report: AuditReport, verbose: bool) -> Iterator[str]:
+    left = untested(report)
+    if verbose:
+        yield from (f"not tested: {name}: {why}" for name, why in left)
+    elif left:
+        yield f"{many(len(left), 'law')} not tested (-v says why)"
+    yield from (f"note: {note}" for note in report.notes)
+
+
+def plain(value: Any) -> Any:
+    """JSON of what a law measured: numbers that JSON has not are null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,107 @@
+"""The parent's ear: who is judged together, and what a process hears that can't be judged."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truetune.auditing.listen import Ear
+from truetune.probe.record import Record, write
+from truetune.probe.session import tell
+
+
+class Parent:
+    """An ear, and what it was told."""
+
+    def __init__(self, folder: Path, go: bool = True) -> None:
+        self.folder, self.go = folder, go
+        self.judged: list[list[int]] = []
+        self.said: list[str] = []
+        self.ear = Ear(folder, self._judge, self.said.append)
+        self.orders = {"address": self.ear.address, "authkey": self.ear.authkey.hex()}
+
+    def _judge(self, records: Sequence[Record]) -> bool:
+        self.judged.append(sorted(record.facts["rank"] for record in records))
+        return self.go
+
+    def message(self, rank: int = 0, expected: int = 1, group: int = 1, **others: Any) -> dict[str, Any]:
+        folder = self.folder / f"{group}-{rank}"
+        write(Record({"rank": rank}), folder)
+        return {"folder": str(folder), "rank": rank, "expected": expected, "group": ["", group], **others}
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[Parent]:
+    made = Parent(tmp_path)
+    yield made
+    made.ear.close()
+
+
+def together(parent: Parent, messages: Sequence[dict[str, Any]]) -> list[str]:
+    answers: list[str] = []
+    threads = [threading.Thread(target=lambda m=m: answers.append(tell(m, parent.orders))) for m in messages]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return answers
+
+
+def test_processes_of_one_run_are_judged_together(parent: Parent) -> None:
+    assert together(parent, [parent.message(rank, 3) for rank in range(3)]) == ["go"] * 3
+    assert parent.judged == [[0, 1, 2]]
+
+
+def test_each_run_for_itself(parent: Parent) -> None:
+    parent.go = False
+    assert together(parent, [parent.message(group=group) for group in (1, 2)]) == ["stop"] * 2
+    assert parent.judged == [[0], [0]]
+
+
+def test_a_process_that_failed_is_no_reason_to_wait(parent: Parent) -> None:
+    messages = [parent.message(0, 2), parent.message(1, 2, failed="KeyError: 'text'")]
+    assert together(parent, messages) == ["go"] * 2
+    assert parent.judged == [[0]]
+    assert parent.said == ["the run can't be looked at: KeyError: 'text'"]
+
+
+def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None:
+    answers: list[str] = []
+    waiting = threading.Thread(target=lambda: answers.append(tell(parent.message(0, 2), parent.orders)))
+    waiting.start()
+    while not parent.ear._groups:
+        waiting.join(0.01)
+    parent.ear.close()
+    waiting.join(30)
+    assert answers == ["go"]
+    assert parent.judged == [[0]]
+    assert parent.said == ["1 of 2 processes came: judged with these"]
+
+
+def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
+    parent.ear._judge = lambda records: bool(1 / 0)
+    assert tell(parent.message(), parent.orders) == "go"
+    assert "ZeroDivisionError" in parent.said[0]
+
+
+@pytest.mark.parametrize("sent", [b"{", b"{}", json.dumps({"folder": "/", "expected": 1, "group": 1}).encode()])
+def test_what_is_no_message_is_told(sent: bytes, parent: Parent) -> None:
+    with Client(parent.ear.address, authkey=parent.ear.authkey) as client:
+        client.send_bytes(sent)
+        with pytest.raises(EOFError):
+            client.recv_bytes()
+    assert "can't be understood" in parent.said[0]
+
+
+def test_without_a_parent_or_its_key_the_run_goes_on(parent: Parent, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(parent.message(), parent.orders | {"authkey": "00"}) == "go"
+    assert tell(parent.message(), parent.orders) == "go"
+    parent.ear.close()
+    assert tell(parent.message(), parent.orders) == "go"
+    assert capsys.readouterr().err.count("no verdict came, the run goes on") == 2

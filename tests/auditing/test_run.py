@@ -1,0 +1,122 @@
+"""`truetune run`: the command is untouched, whatever it is; what trains is audited."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.auditing.running import environment, plain, run
+
+UNSEEN = "truetune: nothing was audited: "
+NEVER = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
+
+
+def test_streams_and_exit_code_come_through() -> None:
+    done = run("-c", NEVER)
+    assert (done.returncode, done.stdout) == (7, "out\n")
+    assert done.stderr == f"err\n{UNSEEN}no transformers Trainer reached train()\n"
+
+
+def test_an_exception_comes_through() -> None:
+    done, alone = run("-c", "raise KeyError('mine')"), plain("-c", "raise KeyError('mine')")
+    assert done.returncode == alone.returncode == 1
+    assert [line for line in done.stderr.splitlines() if not line.startswith(UNSEEN)] == alone.stderr.splitlines()
+
+
+def test_death_by_a_signal_is_told_as_shells_do() -> None:
+    assert run("-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)").returncode == 128 + 9
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_passed_on(number: signal.Signals) -> None:
+    code = f"import signal, sys\nsignal.signal({int(number)}, lambda *_: sys.exit(5))\nprint('ready', flush=True)\nsignal.pause()"
+    command = [sys.executable, "-m", "truetune", "run", "--", sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        assert process.wait(60) == 5
+
+
+def test_a_command_that_is_none() -> None:
+    done = run("no-such-command", python="")
+    assert done.returncode == 2
+    assert "no-such-command: can't be started" in done.stderr
+
+
+def test_a_form_for_programs_needs_a_file() -> None:
+    done = run("-c", "print('not run')", options=["--format", "json"])
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_paths_of_children_and_another_sitecustomize(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.custom = 'mine'")
+    inner = "import sys; print(sys.path, custom, sys.modules['sitecustomize'].__file__)"
+    outer = f"import subprocess, sys\nprint(sys.path, flush=True)\nsubprocess.run([sys.executable, '-c', {inner!r}])"
+    paths = f"{tmp_path}:{environment()['PYTHONPATH']}"
+    alone = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True,
+                           env=environment() | {"PYTHONPATH": paths})  # fmt: skip
+    assert run("-c", outer, PYTHONPATH=paths).stdout == alone.stdout
+    assert f"mine {tmp_path}" in alone.stdout
+
+
+@pytest.mark.parametrize("trainer", ["", "raise ImportError('mine')"])
+def test_a_hook_that_fails_is_one_line(trainer: str, tmp_path: Path) -> None:
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers" / "__init__.py").write_text("from transformers import trainer" if not trainer else "")
+    (tmp_path / "transformers" / "trainer.py").write_text(trainer)
+    done = run("-c", "import transformers; print('on'); import transformers.trainer",
+               PYTHONPATH=f"{tmp_path}:{environment()['PYTHONPATH']}")  # fmt: skip
+    assert done.stdout == "on\n"
+    assert ("the hook failed and is off" in done.stderr) is not bool(trainer)
+    assert ("Traceback" in done.stderr) is bool(trainer)
+    assert done.returncode == bool(trainer)
+
+
+def test_each_class_of_trainer_once(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from tests.auditing import tiny\n"
+        "for make in (tiny.sft, tiny.sft, tiny.dpo):\n"
+        "    trainer = make(max_steps=1)\n"
+        "    trainer.train()\n"
+        "    print('trained', trainer.state.global_step)\n"
+    )
+    report = tmp_path / "report.json"
+    done = run(str(script), options=["--on-error", "warn", "--format", "json", "-o", str(report)])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained 1\n") == 3
+    assert UNSEEN not in done.stderr
+    first, second = (json.loads(path.read_text()) for path in (report, tmp_path / "report-2.json"))
+    assert not (tmp_path / "report-3.json").exists()
+    assert [made["subjects"][0]["path"].rpartition(".")[2] for made in (first, second)] == ["SFTTrainer", "DPOTrainer"]
+    assert "prompt-supervised" in {finding["rule"] for finding in first["findings"]}
+
+
+def test_two_processes_are_judged_together_and_stopped(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from tests.auditing import tiny\n"
+        "trainer = tiny.sft(tiny.chats(16), max_steps=1)\n"
+        "try:\n"
+        "    trainer.train()\n"
+        "except Exception as error:\n"
+        "    print('caught', error)\n"
+        "print('went on')\n"
+    )
+    done = run("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script),
+               options=["--fail-on", "warning", "--batches", "2", "-v"])  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("training run trl.trainer.sft_trainer.SFTTrainer") == 1
+    assert "processes 2; batches 4 (8 lines)" in done.stderr.replace("\n", " ")

@@ -1,0 +1,26 @@
+"""Blocks that set up a run, as for rules on batches; a miniature of it is rehearsed, without the laws."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.checks.pages.batch import run
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.probe.record import Record
+from truetune.rehearsal.here import record_of
+from truetune.rehearsal.report import report
+from truetune.spec.run import RunSpec
+
+
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """What a rehearsal of the run that a block sets up finds, with this rule alone."""
+    return report([_rehearsed(text)], RunSpec(select=(rule.name(),))).findings
+
+
+@cache
+def _rehearsed(text: str) -> Record:
+    names = run(text)
+    return record_of(names["run"], given=names.get("given"), laws="none", rows=3)
