@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple, get_args
 import yaml
 
 from bench.bugs.inputs.tokenizers import folder as tokenizer_folder
-from tests.parts.shelf import lay
+from bench.bugs.warm import TOOLS
+from tests.parts.shelf import Missing, lay
 from truetune.checks.catalogue import STATIONS
 from truetune.spec.run import Severity
 
@@ -51,7 +53,7 @@ class Case:
     families: tuple[str, ...] = ()
     """The tokenizers that it is tried with, where the tokenizer matters."""
     command: str = ""
-    """Arguments of truetune, with `{folder}`, `{tokenizer}` and `{python}`."""
+    """Arguments of truetune, with `{folder}`, `{tokenizer}`, `{python}`, and the names of TOOLS."""
 
     @property
     def folder(self) -> Path:
@@ -85,11 +87,18 @@ class Twins(NamedTuple):
     tokenizer: Path | None
 
     def arguments(self, case: Case, side: str) -> list[str]:
-        """truetune's arguments for the `broken` or the `clean` twin."""
-        return [
-            word.format(folder=getattr(self, side), tokenizer=self.tokenizer, python=sys.executable)
-            for word in shlex.split(case.command)
-        ]
+        """truetune's arguments for the `broken` or the `clean` twin. Raises Missing where its tool is not here."""
+        values = {"folder": getattr(self, side), "tokenizer": self.tokenizer, "python": sys.executable}
+        values |= {name: tool(name) for name in TOOLS if f"{{{name}}}" in case.command}
+        return [word.format(**values) for word in shlex.split(case.command)]
+
+
+def tool(name: str) -> str:
+    """Path of a tool. Raises Missing."""
+    variable, program = TOOLS[name]
+    if variable not in os.environ:
+        raise Missing(f"{program}: {variable} does not name its Python")
+    return str(Path(os.environ[variable]).parent / program)
 
 
 @cache

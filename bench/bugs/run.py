@@ -101,12 +101,13 @@ def trial(case: Case, family: str | None, processes: bool = False) -> Trial:
     try:
         with BUILDING:
             twins = inputs(case, family)
+            told = [twins.arguments(case, side) for side in ("broken", "clean")]
     except Missing as reason:
         return Trial(case.name, family, "skipped", note=str(reason))
     except Exception as error:
         return Trial(case.name, family, "failed", note=f"make.py: {error!r}")
     call = warm if case.warm and not processes else truetune
-    said = [call(twins.arguments(case, side), getattr(twins, side)) for side in ("broken", "clean")]
+    said = [call(words, folder) for words, folder in zip(told, (twins.broken, twins.clean), strict=True)]
     return judged(case, family, *said)
 
 

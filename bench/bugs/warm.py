@@ -28,6 +28,8 @@ from typing import Any
 QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
          "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
 ROOT = Path(__file__).parents[2]
+TOOLS = {"axolotl": ("TRUETUNE_AXOLOTL", "axolotl"), "llama_factory": ("TRUETUNE_LLAMAFACTORY", "llamafactory-cli")}
+"""The variable that holds the Python of a tool's environment, and the tool beside it"""
 
 
 class Reached(BaseException):
@@ -65,7 +67,15 @@ def environment(runs: bool = True) -> dict[str, str]:
     import truetune
 
     paths = (str(Path(truetune.__file__).parents[1]), *([str(ROOT)] if runs else []))
-    return {**os.environ, "NO_COLOR": "1", **(QUIET if runs else {}), "PYTHONPATH": os.pathsep.join(paths)}
+    tools = [str(Path(os.environ[name]).parent) for name, _ in TOOLS.values() if name in os.environ] if runs else []
+    path = os.pathsep.join([*tools, os.environ.get("PATH", "")])
+    return {
+        **os.environ,
+        "PATH": path,
+        "NO_COLOR": "1",
+        **(QUIET if runs else {}),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
 
 
 def serve() -> None:
@@ -137,9 +147,10 @@ def _orders(words: Sequence[str]) -> dict[str, Any]:
     """What the command of these words tells the hook."""
     told = dict(pairwise(words))
     folder = tempfile.mkdtemp(prefix="truetune-")
-    mode = "rehearse" if words[0] == "rehearse" else "audit"
-    return {"mode": mode, "batches": int(told.get("--batches", 8)), "laws": told.get("--laws", "quick"),
-            "canary": "--canary" in words, "folder": folder}  # fmt: skip
+    orders = {"laws": told.get("--laws", "quick"), "canary": "--canary" in words, "folder": folder}
+    if words[0] == "rehearse":
+        return orders | {"mode": "rehearse", "rows": 6, "batches": 4}
+    return orders | {"mode": "audit", "batches": 8}
 
 
 def _reached(message: dict[str, Any], orders: dict[str, Any]) -> str:

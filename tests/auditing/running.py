@@ -14,13 +14,15 @@ def run(
     *arguments: str, options: list[str] | None = None, python: str = sys.executable, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """`truetune run OPTIONS -- python ARGUMENTS`."""
-    command = [sys.executable, "-m", "truetune", "run", *(options or []), "--", *([python] if python else []), *arguments]
+    command = [*filter(None, [python]), *arguments]
+    command = [sys.executable, "-m", "truetune", "run", *(options or []), "--", *command]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment() | variables)
 
 
-def plain(*arguments: str) -> subprocess.CompletedProcess[str]:
+def plain(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The same without truetune."""
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=300, env=environment())
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment() | variables)
 
 
 def environment() -> dict[str, str]:

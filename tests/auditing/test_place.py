@@ -82,7 +82,7 @@ def test_packed_lines_and_flat_ones(family: str) -> None:
                 batch = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
             (sample,) = placed(family, [batch], ROWS, prepared=[examples])
             assert set(sample.documents.tolist()) == {0, 1, 2}
-            assert bool(sample.separated_by) is not hidden
+            assert set(sample.separated_by) == (set() if hidden else {"position_ids", "cu_seq_lens_q", "seq_idx"})
             for document in range(3):
                 places = text(sample, document)
                 row = next(row for row, i in zip(ROWS, ids, strict=True) if i == sample.ids[places].tolist())
@@ -95,6 +95,11 @@ def test_wrapped_packing_without_any_mark(family: str) -> None:
     whole = [i for mine in ids for i in mine]
     cut = len(ids[0]) + 4
     lines = [whole[:cut], whole[cut : 2 * cut]]
+    for line in (ids[0][2:-2], [*ids[0][9:], *ids[2][:9]]):
+        (sample,) = placed(family, [{"input_ids": torch.tensor([line])}], ROWS)
+        assert sample.placed_by == "rendering"
+        assert Source.ASSISTANT in sample.source
+        assert sample.documents.max() == (len(line) == len(ids[0]))
     for number, line in enumerate(lines):
         (sample,) = placed(family, [{"input_ids": torch.tensor([line]), "labels": torch.tensor([line])}], ROWS)
         expected = np.concatenate([own(family, row, history="single").supervised for row in ROWS])
@@ -108,8 +113,9 @@ def test_wrapped_packing_without_any_mark(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["qwen3", "smollm2", "phi3"])
 def test_the_stop_token_is_text_where_pad_is_stop(family: str) -> None:
-    stop = probes_of(family).tokenizer.special["eos"].id
-    rows = [{"input_ids": ids if ids[-1] == stop else [*ids, stop]} for ids in ids_of(family, ROWS)]
+    views = [own(family, row, history="single") for row in ROWS]
+    rows = [{"input_ids": view.ids[: np.flatnonzero(view.supervised)[-1] + 1].tolist()} for view in views]
+    stop = rows[0]["input_ids"][-1]
     batch = dict(DataCollatorForLanguageModeling(padder(stop), mlm=False)([{**row} for row in rows]))
     by_id = {**batch, "attention_mask": (batch["input_ids"] != stop).long()}
     bare = {key: value for key, value in batch.items() if key != "attention_mask"}

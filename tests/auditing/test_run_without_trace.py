@@ -6,9 +6,6 @@ import json
 from typing import Any
 
 import pytest
-
-pytest.importorskip("trl")
-
 from transformers import TrainerCallback
 
 import truetune
@@ -22,7 +19,9 @@ class State(TrainerCallback):
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any
+    ) -> None:
         self.seen.append((
             [module.training for module in model.modules()],
             [(p.grad is None, p.requires_grad, p.double().sum().item()) for p in model.parameters()],
@@ -31,9 +30,12 @@ class State(TrainerCallback):
         ))  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["trainer", "sft", "packing", "dpo"])
-def test_losses_weights_and_random_states_are_the_same(kind: str) -> None:
-    before, audit, after = State(), truetune.AuditCallback(on_error="warn"), State()
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("trainer", {}), ("sft", {"laws": "all", "canary": True}), ("packing", {}), ("dpo", {})],
+)
+def test_losses_weights_and_random_states_are_the_same(kind: str, settings: dict[str, Any]) -> None:
+    before, audit, after = State(), truetune.AuditCallback(on_error="warn", **settings), State()
     assert life(kind, before, audit, after) == life(kind)
     assert audit.report.samples
     assert before.seen == after.seen

@@ -18,13 +18,13 @@ NUMBERS = ("seq_idx", "sequence_ids", "document_ids", "segment_ids")
 
 def boundaries(arrays: Arrays, line: int, text: NDArray[np.bool_]) -> tuple[Starts, tuple[str, ...]]:
     """((tokens,) does a document begin here?, the keys of the batch that show more than one)."""
-    starts = np.zeros(len(text), np.bool_)
-    starts[np.flatnonzero(text)[:1]] = True
-    keys = []
+    first = np.zeros(len(text), np.bool_)
+    first[np.flatnonzero(text)[:1]] = True
+    starts, keys = first.copy(), []
     for key, array in arrays.items():
         read = READERS.get(key)
         found = read(array, line, len(text)) if read is not None else None
-        if found is not None and (found := found & text & ~starts).any():
+        if found is not None and (found := found & text & ~first).any():
             keys.append(key)
             starts |= found
     return starts, tuple(keys)

@@ -16,7 +16,7 @@ from truetune.probe.record import Record
 def record_of(
     run: Any, loader: Any, tokenizer: Any, *, loss: Any, given: Any, batches: int, laws: str | Sequence[str],
     canary: bool = False,
-) -> Record:
+) -> Record:  # fmt: skip
     """Raises UsageError where `run` is no trainer and there is no loader, or a law has no such name."""
     from truetune.probe.observe import observe
     from truetune.probe.ready import ready

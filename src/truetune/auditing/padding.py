@@ -69,8 +69,8 @@ def _behind(
 ) -> int:
     """How many places at the end are padding.
 
-    Of a run of pads that are stop tokens the first is text, unless the mask, which is not made from the ids, says
-    that it is not. Where nothing is masked at all, up to `few` stop tokens may be text.
+    Of a run of pads that are stop tokens the first is text, unless the text has ended already, or the mask, which is
+    not made from the ids, says that it is not. Where nothing is masked at all, up to `few` stop tokens may be text.
     """
     run = _run(ids[::-1])
     if not run or (ids[-1] != pads.id and (attended[-1] or run < 2)):
@@ -79,7 +79,8 @@ def _behind(
     hidden = min(hidden, run)
     first = ids[-1] in pads.stops
     if hidden == run:
-        return run - (first and by_id)
+        ended = any(id in pads.stops for id in ids[max(0, len(ids) - run - 2) : len(ids) - run].tolist())
+        return run - (first and by_id and not ended)
     if hidden or masked:
         return hidden
     return run if not first else run - 1 if run > few else 0

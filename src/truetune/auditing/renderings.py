@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ class Renderings:
         encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         for kind, conversations in _variants(rows.values()):
             renderer = probes.renderer(**{"history": "single", **CHANGES.get(kind, {})})
-            made = batch(conversations, renderer, encoder, exact=True)
+            made = batch(conversations, renderer, encoder)
             for part in (made, made.other):
                 if part is not None:
                     self._add(part)
@@ -78,21 +78,21 @@ class Renderings:
         """The examples in a range of ids, in order: whole, then cut ones at its ends."""
         whole = self._whole.get(ids.tobytes())
         if whole is not None:
-            mine = next((e for e in self.of_row.get(hint, ()) if np.array_equal(e.ids, ids)), whole) if hint else whole
-            return [Match(0, len(ids), mine, 0)]
+            likely = self.of_row.get(hint, ()) if hint is not None else ()
+            return [Match(0, len(ids), next((e for e in likely if np.array_equal(e.ids, ids)), whole), 0)]
         order = dict.fromkeys([*([hint] if hint is not None else []), *rows])
         near = [example for row in order for example in self.of_row.get(row, ())]
         found: list[Match] = []
         taken = np.zeros(len(ids), np.bool_)
         for example in sorted(near, key=lambda example: -len(example.ids)):
-            for at in _places(ids, example.ids):
+            for at in _places(ids, example.ids) if len(example.ids) >= FEW else ():
                 end = at + len(example.ids)
                 if not taken[at:end].any():
                     taken[at:end] = True
                     found.append(Match(at, end, example, 0))
         found.sort(key=lambda match: match.start)
         others = [example for row, many in self.of_row.items() if row not in order for example in many]
-        return list(_ends(ids, found, [*near, *others]))
+        return _with_ends(ids, found, [*near, *others])
 
 
 def _variants(rows: Iterable[Conversation]) -> Iterator[tuple[str, list[Conversation]]]:
@@ -115,33 +115,53 @@ def _variants(rows: Iterable[Conversation]) -> Iterator[tuple[str, list[Conversa
 def _places(ids: Ids, wanted: Ids) -> Iterator[int]:
     """Where some ids stand among others, in order."""
     hay, needle, size = ids.tobytes(), wanted.tobytes(), ids.itemsize
-    if len(wanted) < FEW or len(wanted) > len(ids):
-        return
-    at = hay.find(needle)
+    at = hay.find(needle) if len(wanted) else -1
     while at >= 0:
         if at % size == 0:
             yield at // size
         at = hay.find(needle, at + (len(needle) if at % size == 0 else 1))
 
 
-def _ends(ids: Ids, found: list[Match], examples: list[Example]) -> Iterator[Match]:
+def _with_ends(ids: Ids, found: list[Match], examples: list[Example]) -> list[Match]:
     """With the example that ends before the first match, and the one that begins behind the last."""
+    if not found and (part := _middle(ids, examples)):
+        return [part]
     head = found[0].start if found else len(ids)
-    tail = found[-1].end if found else 0
-    begun = _longest(examples, ids[tail:], lambda example, count: example.ids[:count]) if tail < len(ids) else None
-    ended = None
-    if head > 0 and (found or begun is None):
-        ended = _longest(examples, ids[:head], lambda example, count: example.ids[-count:])
-    if ended is not None:
-        yield Match(0, head, ended, len(ended.ids) - head)
-    yield from found
-    if begun is not None:
-        yield Match(tail, len(ids), begun, 0)
+    ended = _ended(ids[:head], examples)
+    tail = found[-1].end if found else (ended.end if ended else 0)
+    begun = _begun(ids[tail:], examples)
+    return [
+        *([ended] if ended else []),
+        *found,
+        *([begun._replace(start=begun.start + tail, end=len(ids))] if begun else []),
+    ]
 
 
-def _longest(examples: list[Example], part: Ids, of: Callable[[Example, int], Ids]) -> Example | None:
-    count = len(part)
-    return next((e for e in examples if len(e.ids) > count and np.array_equal(of(e, count), part)), None)
+def _middle(ids: Ids, examples: list[Example]) -> Match | None:
+    """All of a range from inside one example: cut at its end first."""
+    parts = [Match(0, len(ids), e, at) for e in examples if len(e.ids) > len(ids) for at in _places(e.ids, ids)]
+    return min(parts, key=lambda match: match.begin, default=None)
+
+
+def _ended(ids: Ids, examples: list[Example]) -> Match | None:
+    """The longest end of an example with which a range begins."""
+    found = None
+    for example in examples:
+        for at in _places(ids, example.ids[-min(FEW, len(ids)) :]) if len(ids) else ():
+            count = at + min(FEW, len(ids), len(example.ids))
+            if count > (found.end if found else 0) and np.array_equal(ids[:count], example.ids[-count:]):
+                found = Match(0, count, example, len(example.ids) - count)
+    return found
+
+
+def _begun(ids: Ids, examples: list[Example]) -> Match | None:
+    """The longest beginning of an example with which a range ends."""
+    found = None
+    for example in examples:
+        for at in _places(ids, example.ids[: min(FEW, len(ids))]) if len(ids) else ():
+            if at < (found.start if found else len(ids)) and np.array_equal(ids[at:], example.ids[: len(ids) - at]):
+                found = Match(at, len(ids), example, 0)
+    return found
 
 
 def renderings(probes: Probes | None, rows: Mapping[int, Conversation]) -> Renderings | None:

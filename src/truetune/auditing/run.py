@@ -36,9 +36,7 @@ class Outcome:
     """Processes that imported transformers' Trainer"""
 
 
-def run(
-    command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]
-) -> Outcome:
+def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]) -> Outcome:
     """Run `command` with our hook in each Python process below it; `judge` says whether a training may go on.
 
     `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.hook`.

@@ -58,6 +58,17 @@ class Text:
     def take(self, start: int, end: int) -> None:
         self.taken[start:end] = b"\x01" * (end - start)
 
+    def free(self, start: int, end: int) -> None:
+        self.taken[start:end] = bytes(end - start)
+
+    def inside(self, spot: Spot) -> NDArray[np.int64]:
+        """The tokens of a spot; the first may begin with the space before it."""
+        first = int(np.searchsorted(self.order, spot.start))
+        at = int(self.order[first]) if first < len(self.order) else len(self.text)
+        if at > spot.start and self.text[int(self.order[first - 1]) : spot.start].isspace():
+            first -= 1
+        return np.arange(first, int(np.searchsorted(self.order, spot.end)))
+
     def found(self, wanted: bytes, low: int, high: int) -> list[int]:
         """Where a text stands in the open, in order, without overlaps."""
         places, at = [], self.text.find(wanted, low, high)

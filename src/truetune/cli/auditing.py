@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from truetune.probe.record import Record
 
 
-@click.command(short_help="Run a training command with an audit inside.", context_settings={"ignore_unknown_options": True})
+@click.command(
+    short_help="Run a training command with an audit inside.", context_settings={"allow_interspersed_args": False}
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--batches", type=click.IntRange(1, 1000), default=8, show_default=True, metavar="N",
               help="Micro-batches of each process to look at.")  # fmt: skip
@@ -78,6 +80,6 @@ def numbered(deliver: Delivery, before: int) -> Delivery:
     """The files of a command's second report are FILE-2, those of its third FILE-3."""
     if not before:
         return deliver
-    files = {name: str(Path(path).with_stem(f"{Path(path).stem}-{before + 1}"))
-             for name in ("output", "html") if (path := getattr(deliver, name)) is not None}  # fmt: skip
-    return replace(deliver, **files)
+    output, html = (path and str(Path(path).with_stem(f"{Path(path).stem}-{before + 1}"))
+                    for path in (deliver.output, deliver.html))  # fmt: skip
+    return replace(deliver, output=output, html=html)

@@ -63,7 +63,7 @@ def rehearse(target: tuple[str, ...], rows: int, batches: int, laws: str, **opti
         orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False}
         outcome = run(command_of(target, Path(work)), orders, judge, say)
     if not verdicts:
-        say("nothing was rehearsed: " + ("transformers' Trainer was imported, but none reached train()"
-                                         if outcome.waiting else "no transformers Trainer reached train()"))  # fmt: skip
+        imported = "transformers' Trainer was imported, but none reached train()"
+        say(f"nothing was rehearsed: {imported if outcome.waiting else 'no transformers Trainer reached train()'}")
         return outcome.code or 2
     return max(verdicts)

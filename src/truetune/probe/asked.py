@@ -44,12 +44,20 @@ def asked(row: Mapping[str, Any], number: int) -> Asked | None:
     if found is None:
         return None
     messages, answer, chat, used = found
-    if isinstance(row.get("system"), str) and row["system"].strip() and not any(m["role"] == "system" for m in messages):
+    if (
+        isinstance(row.get("system"), str)
+        and row["system"].strip()
+        and not any(m["role"] == "system" for m in messages)
+    ):
         messages = [{"role": "system", "content": row["system"]}, *messages]
+        used = used | {"system"}
     if not answer.strip():
         return None
-    others = {key: value for key, value in row.items()
-              if key not in used and isinstance(value, str) and value.strip() and value.strip() != answer.strip()}
+    others = {
+        key: value
+        for key, value in row.items()
+        if key not in used and isinstance(value, str) and value.strip() and value.strip() != answer.strip()
+    }
     settings = row.get("chat_template_kwargs")
     return Asked(number, messages, answer, chat, others, row.get("tools") or None,
                  dict(settings) if isinstance(settings, Mapping) else {})  # fmt: skip

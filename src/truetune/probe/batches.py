@@ -45,7 +45,7 @@ def _batches(loader: DataLoader[Any]) -> Iterator[Peeked]:
     elif loader.batch_sampler is None:
         for index in loader.sampler:
             row = dataset[index]
-            yield Peeked([index], [row], _mapping(collate(row)))  # type: ignore[arg-type]
+            yield Peeked([index], [row], _mapping(collate(row)))
     else:
         for indices in loader.batch_sampler:
             rows = _rows(dataset, list(indices))

@@ -137,7 +137,7 @@ def _lines(batch: Mapping[str, Any]) -> Iterator[Line]:
             yield Line(line, learned)
 
 
-class _Spelling:
+class Spelling:
     """The text of a line without white space, which tokenizers write in ways of their own."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -161,14 +161,14 @@ def bare(text: str) -> str:
 
 def _seen_in(trainer: Any, made: Prepared) -> dict[Mark, str]:
     tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
-    spell = _Spelling(getattr(tokenizer, "tokenizer", tokenizer))
+    spell = Spelling(getattr(tokenizer, "tokenizer", tokenizer))
     limits = (getattr(trainer.args, name, None) for name in LIMITS)
     limit = next((value for value in limits if isinstance(value, int)), None)
     lines = _collated(trainer, made.rows)
     return {mark: _seen(mark, lines, spell, limit) for mark in made.marks}
 
 
-def _seen(mark: Mark, lines: list[Line], spell: _Spelling, limit: int | None) -> str:
+def _seen(mark: Mark, lines: list[Line], spell: Spelling, limit: int | None) -> str:
     wanted, found = bare(mark.text), "lost"
     for line in lines:
         text, owner = spell(line)

@@ -61,7 +61,7 @@ def _recognised(
         return True
 
     complete = look(named)
-    if len(found) < len(named):
+    if not named or len(found) < len(named):
         complete = look(range(len(given)))
     return [found[number] for number in sorted(found)], sorted(found), complete
 

@@ -9,6 +9,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -16,33 +17,34 @@ Act = Callable[[], None]
 Given = MutableMapping[Any, Any]
 
 
-def begin(orders: str, after: Callable[[str, Act], Any], calmly: Callable[[Act], None]) -> None:
-    """transformers has been imported; `after` calls when a module has been, `calmly` keeps a failure from the run."""
+def begin(orders: str, name: str, after: Callable[[str, Act], Any], calmly: Callable[[Act], None]) -> None:
+    """The package of this `name` has been imported; `after` calls when another has been, `calmly` keeps a failure of
+    ours from the run."""
     said = json.loads(orders)
-    if said["mode"] == "rehearse":
-        from truetune.probe.miniature import install
+    if name == "datasets" and said.get("canary"):
+        from truetune.probe.twins import install as follow
 
-        install(said)
-    if said.get("canary"):
-        from truetune.probe import twins
+        follow()
+    if name == "transformers":
+        if said["mode"] == "rehearse":
+            from truetune.probe.miniature import install
 
-        calmly(lambda: twins.begin(after))
-    name = "transformers.trainer"
-    if name in sys.modules:
-        patch(said, calmly)
-    else:
-        after(name, lambda: patch(said, calmly))
+            install(said)
+        trainer = "transformers.trainer"
+        if trainer in sys.modules:
+            patch(said, calmly)
+        else:
+            after(trainer, lambda: patch(said, calmly))
 
 
 def patch(orders: dict[str, Any], calmly: Callable[[Act], None]) -> None:
     """Look at each class of trainer once, before the first of its callbacks learns that training begins."""
-    from transformers.trainer import Trainer
-    from transformers.trainer_callback import CallbackHandler
-
+    trainer: Any = sys.modules["transformers.trainer"].Trainer
+    handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
     given: Given = weakref.WeakKeyDictionary()
     audited: set[str] = set()
-    former = CallbackHandler.on_train_begin
-    Trainer.__new__ = _New(Trainer, given)
+    former = handlers.on_train_begin
+    trainer.__new__ = _New(trainer, given)
 
     @wraps(former)
     def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +55,7 @@ def patch(orders: dict[str, Any], calmly: Callable[[Act], None]) -> None:
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if this had not been here
             raise
 
-    CallbackHandler.on_train_begin = on_train_begin
+    handlers.on_train_begin = on_train_begin
     with open(os.path.join(orders["folder"], f"waiting-{os.getpid()}"), "w"):
         pass
 
@@ -87,16 +89,17 @@ class _New:
     does object.__new__, by which some trainers are configured.
     """
 
-    __class__ = types.BuiltinFunctionType
+    __class__ = types.BuiltinFunctionType  # type: ignore[assignment]
 
-    def __init__(self, trainer: type, given: Given) -> None:
+    def __init__(self, trainer: Any, given: Given) -> None:
         self.trainer, self.given = trainer, given
 
-    def __call__(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, kind: Any, /, *args: Any, **kwargs: Any) -> Any:
         made = super(self.trainer, kind).__new__(kind)
-        try:
-            found = inspect.signature(kind.__init__).bind_partial(made, *args, **kwargs).arguments
-            self.given[made] = found.get("train_dataset", found.get("kwargs", {}).get("train_dataset"))
-        except (TypeError, ValueError):
-            pass
+        if "train_dataset" in kwargs:
+            self.given[made] = kwargs["train_dataset"]
+        elif args:
+            with suppress(TypeError, ValueError):  # a call that fails by itself in a moment
+                found = inspect.signature(kind.__init__).bind_partial(made, *args, **kwargs).arguments
+                self.given[made] = found.get("train_dataset")
         return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -85,14 +85,27 @@ def _documents(row: Any) -> Iterator[Any]:
 
 
 def lines_of(batch: Any) -> list[tuple[list[int], list[int] | None]]:
-    """Ids and labels of each line of a batch, without padding; [] where it holds no ids by the usual name."""
-    if not isinstance(batch, Mapping) or not isinstance(batch.get("input_ids"), torch.Tensor):
+    """Ids and labels of each line of a batch, without padding; [] where it holds no ids by a usual name.
+
+    Of a batch of pairs the chosen lines come first, then the rejected ones.
+    """
+    if not isinstance(batch, Mapping):
         return []
-    ids, labels, mask = batch["input_ids"], batch.get("labels"), batch.get("attention_mask")
+    if isinstance(batch.get("input_ids"), torch.Tensor):
+        return _lines(batch, "")
+    if isinstance(batch.get("prompt_input_ids"), torch.Tensor):
+        prompts = _lines(batch, "prompt_")
+        return [(prompt + ids, [-100] * len(prompt) + ids) for side in ("chosen_", "rejected_")
+                for (prompt, _), (ids, _) in zip(prompts, _lines(batch, side), strict=False)]  # fmt: skip
+    return [line for side in ("chosen_", "rejected_", "completion_") for line in _lines(batch, side)]
+
+
+def _lines(batch: Mapping[str, Any], side: str) -> list[tuple[list[int], list[int] | None]]:
+    ids, labels, mask = (batch.get(f"{side}{name}") for name in ("input_ids", "labels", "attention_mask"))
+    if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
+        return []
     if labels is None and isinstance(batch.get("completion_mask"), torch.Tensor):
         labels = torch.where(batch["completion_mask"] != 0, ids, -100)
-    if ids.dim() != 2:
-        return []
     made = []
     for line in range(len(ids)):
         kept = mask[line] != 0 if isinstance(mask, torch.Tensor) and mask.shape == ids.shape else slice(None)
@@ -101,9 +114,29 @@ def lines_of(batch: Any) -> list[tuple[list[int], list[int] | None]]:
     return made
 
 
-def memorise(model: torch.nn.Module, loss_of: Any, batch: dict[str, Any], steps: int = STEPS,
-             until: float = float("inf")) -> Learned:  # fmt: skip
-    """Train all weights of the model on one batch. `loss_of` is (model, inputs) -> loss; `until` a time."""
+@torch.no_grad()
+def label_loss(model: torch.nn.Module, found: list[Example]) -> float | None:
+    """Mean cross-entropy of the labels as transformers' own loss takes them; None where there are none."""
+    total, count = 0.0, 0
+    for example in found:
+        if example.labels is None or all(label == -100 for label in example.labels[1:]):
+            continue
+        ids = torch.tensor([example.ids], device=next(model.parameters()).device)
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits.float()
+        wanted = torch.tensor(example.labels[1:], device=ids.device)
+        total += float(torch.nn.functional.cross_entropy(logits[0, :-1], wanted, reduction="sum"))
+        count += int((wanted != -100).sum())
+    return total / count if count else None
+
+
+def memorise(
+    model: torch.nn.Module, loss_of: Any, batch: dict[str, Any], steps: int = STEPS, until: float = float("inf"),
+    known: Callable[[], bool] = lambda: True,
+) -> Learned:  # fmt: skip
+    """Train all weights of the model on one batch, until the loss is low and all is `known`.
+
+    `loss_of` is (model, inputs) -> loss; after the time `until` no further step is begun.
+    """
     started = time.perf_counter()
     for parameter in model.parameters():
         if parameter.is_floating_point():
@@ -123,7 +156,7 @@ def memorise(model: torch.nn.Module, loss_of: Any, batch: dict[str, Any], steps:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if losses[-1] < KNOWN or _flat(losses) or time.perf_counter() > until:
+        if (losses[-1] < KNOWN and step % 10 == 9 and known()) or _flat(losses) or time.perf_counter() > until:
             break
     model.eval()
     return Learned(losses, time.perf_counter() - started)

@@ -74,16 +74,16 @@ def observe(
         prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in peeked for row in batch.rows],
         tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
     )  # fmt: skip
-    if peeked and names and record.facts["rank"] == 0:
-        kind = record.facts["trainer"]["kind"]
-        with still(*parts(loader)), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with still(*parts(loader)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if peeked and names and record.facts["rank"] == 0:
+            kind = record.facts["trainer"]["kind"]
             record.facts["laws"] = measure(trial_of(model, peeked, loader, tokenizer, trainer, loss, kind), names)
-    if canary:
-        from truetune.probe.canary import canaries
+        if canary:
+            from truetune.probe.canary import canaries
 
-        record.facts["canary"] = canaries(trainer, given)
-        notes += [f"canary: {note}" for note in [record.facts["canary"]["note"]] if note]
+            record.facts["canary"] = canaries(trainer, given)
+            notes += [f"canary: {note}" for note in [record.facts["canary"]["note"]] if note]
     return record
 
 
@@ -161,7 +161,7 @@ def model_facts(model: Any) -> dict[str, Any]:
 def _rows(layer: Any) -> int | None:
     """Of the whole matrix, also where DeepSpeed has cut it up; None where it is flat (FSDP) or there is none."""
     weight = getattr(layer, "weight", None)
-    shape = getattr(weight, "ds_shape", getattr(weight, "shape", ()))
+    shape: Any = getattr(weight, "ds_shape", getattr(weight, "shape", ()))
     return int(shape[0]) if len(shape) == 2 else None
 
 

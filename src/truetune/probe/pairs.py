@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from truetune.probe import miniature
 from truetune.probe.memorise import Example, memorise
 from truetune.probe.say import forced
 
@@ -13,24 +16,52 @@ STEPS = 40
 ROWS = 6
 
 
+@dataclass
+class Pair:
+    """Ids of a prompt and of its two answers, and the rows of the prepared data that hold them."""
+
+    prompt: list[int]
+    chosen: list[int]
+    rejected: list[int]
+    rows: list[Any]
+
+
 def rehearsed(
     trainer: Any, model: Any, loader: Any, found: list[Example], tokenizer: Any, stops: set[int], until: float
 ) -> dict[str, Any]:
     """The margin of each pair, in nats, before and after training on it by the trainer's own loss."""
-    short = sorted(found, key=lambda example: len(example.ids))[:ROWS]
-    margins = [[_margin(model, example, stops) for example in short]]
+    short = sorted(_pairs(found), key=lambda pair: len(pair.prompt) + len(pair.chosen) + len(pair.rejected))[:ROWS]
+    if not short or tokenizer is None:
+        miniature.note("no pairs of answers to one prompt were found: their margin is not rehearsed")
+        return {}
+    margins = [[_margin(model, pair, stops) for pair in short]]
     device = next(model.parameters()).device
-    batch = {key: value.to(device) if isinstance(value, torch.Tensor) else value
-             for key, value in dict(loader.collate_fn([example.row for example in short])).items()}  # fmt: skip
+    made = loader.collate_fn([row for pair in short for row in pair.rows])
+    batch = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in dict(made).items()}
     learned = memorise(model, trainer.compute_loss, batch, STEPS, until)
-    margins.append([_margin(model, example, stops) for example in short])
+    margins.append([_margin(model, pair, stops) for pair in short])
     pairs = [
-        {"prompt": _text(tokenizer, prompt), "chosen": _text(tokenizer, chosen),
-         "rejected": _text(tokenizer, rejected), "before": before, "after": after}
-        for example, before, after in zip(short, *margins, strict=True)
-        for prompt, chosen, rejected in [split(example)]
+        {"prompt": _text(tokenizer, pair.prompt), "chosen": _text(tokenizer, pair.chosen),
+         "rejected": _text(tokenizer, pair.rejected), "before": before, "after": after}
+        for pair, before, after in zip(short, *margins, strict=True)
     ]  # fmt: skip
-    return {"pairs": pairs, "loss": learned.losses, "steps": len(learned.losses), "fell": learned.fell}
+    return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
+
+
+def _pairs(found: list[Example]) -> Iterator[Pair]:
+    """Both lines of each example; or of two examples with one prompt, of which one is labelled as wanted (KTO)."""
+    wanted: dict[tuple[int, ...], Example] = {}
+    others: dict[tuple[int, ...], Example] = {}
+    for example in found:
+        if len(example.lines) == 2 and not (isinstance(example.row, Mapping) and "label" in example.row):
+            prompt, chosen, rejected = split(example)
+            if prompt and chosen and rejected:
+                yield Pair(prompt, chosen, rejected, [example.row])
+        elif isinstance(example.row, Mapping) and (start := _begin(example.labels)):
+            (wanted if example.row.get("label") else others)[tuple(example.ids[:start])] = example
+    for begin in wanted.keys() & others.keys():
+        yes, no = wanted[begin], others[begin]
+        yield Pair(list(begin), yes.ids[len(begin) :], no.ids[len(begin) :], [yes.row, no.row])
 
 
 def split(example: Example) -> tuple[list[int], list[int], list[int]]:
@@ -48,10 +79,9 @@ def _begin(labels: list[int] | None) -> int | None:
     return next((i for i, label in enumerate(labels) if label != -100), None) if labels else None
 
 
-def _margin(model: Any, example: Example, stops: set[int]) -> float:
-    prompt, chosen, rejected = split(example)
-    return (forced(model, prompt, chosen, stops).log_probability
-            - forced(model, prompt, rejected, stops).log_probability)  # fmt: skip
+def _margin(model: Any, pair: Pair, stops: set[int]) -> float:
+    return (forced(model, pair.prompt, pair.chosen, stops).log_probability
+            - forced(model, pair.prompt, pair.rejected, stops).log_probability)  # fmt: skip
 
 
 def _text(tokenizer: Any, ids: list[int]) -> str:

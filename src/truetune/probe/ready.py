@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from truetune.probe.batches import parts
 from truetune.probe.still import still
 
 
@@ -13,14 +14,19 @@ from truetune.probe.still import still
 def ready(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
     """The data loader of the trainer (or the one given) and its tokenizer; the trainer is as before afterwards."""
     if trainer is None:
-        yield loader, None
+        yield loader, _tokenizer(loader)
         return
-    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
     prepared = getattr(trainer.accelerator, "_dataloaders", [])
     before = len(prepared)
     with still():
         made = loader if loader is not None else trainer.get_train_dataloader()
         try:
-            yield made, tokenizer
+            yield made, getattr(trainer, "processing_class", None) or _tokenizer(made)
         finally:
             del prepared[before:]
+
+
+def _tokenizer(loader: Any) -> Any:
+    """That of the collator, where the trainer was given none; None where there is none."""
+    held = (vars(part).get("tokenizer") for part in parts(loader) if hasattr(part, "__dict__"))
+    return next((tokenizer for tokenizer in held if hasattr(tokenizer, "save_pretrained")), None)

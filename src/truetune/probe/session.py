@@ -22,7 +22,7 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
         "folder": str(folder),
         "rank": trainer.args.process_index,
         "expected": min(world, int(os.environ.get("LOCAL_WORLD_SIZE", world))),
-        "group": [os.environ.get("MASTER_PORT", "") if world > 1 else os.getpid(), number],
+        "group": [os.environ.get("MASTER_PORT"), os.getppid() if world > 1 else os.getpid(), number],
     }
     try:
         folder.mkdir(parents=True)
@@ -47,8 +47,8 @@ def _record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any]) -> Re
 
     with ready(trainer, loader) as (loader, tokenizer):
         return observe(
-            Path(orders["folder"]), model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer, given=given,
-            count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
+            Path(orders["folder"]), model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer,
+            given=given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
         )  # fmt: skip
 
 

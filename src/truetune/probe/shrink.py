@@ -1,4 +1,4 @@
-"""Shrinking: a model's configuration with few layers and small widths, its vocabulary and kinds of layers as they are."""
+"""Shrinking: a configuration with few layers and small widths, its vocabulary and its kinds of layers as they are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FIXED = {
     "num_kv_shared_layers": 0,
 }
 """Largest values of what some architectures have besides"""
-LLAMA = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+LLAMA: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2}  # fmt: skip
 SHRUNK = "_truetune_shrunk"
 """Set on a configuration that has been shrunk"""
@@ -69,7 +69,9 @@ def like_llama(config: Any) -> Any:
     from transformers import LlamaConfig
 
     text = config.get_text_config()
-    kept = {name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    kept: dict[str, Any] = {
+        name: getattr(text, name, None) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
+    }
     made = LlamaConfig(vocab_size=text.vocab_size, **LLAMA, **kept)
     object.__setattr__(made, SHRUNK, True)
     return made

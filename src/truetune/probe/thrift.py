@@ -16,6 +16,9 @@ WITHOUT: dict[str, Any] = {
     "activation_offloading": False, "use_vllm": False,
 }  # fmt: skip
 """Training arguments and the values that they get"""
+seen: list[Any] = []
+"""The first data sets that were mapped, which a program may turn into ids itself before its trainer gets them"""
+SEEN = 4
 SAID = ("deepspeed", "fsdp", "torch_compile", "use_liger_kernel", "activation_offloading")
 """Those that change what is computed"""
 
@@ -40,7 +43,7 @@ def _lean(base: Any, notes: list[str]) -> None:
     base.__post_init__ = __post_init__
     subclass = base.__init_subclass__
 
-    def __init_subclass__(cls: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: N807
         subclass(**kwargs)
         own = cls.__dict__.get("__post_init__")
         if own is not None:
@@ -96,7 +99,10 @@ def _short(notes: list[str]) -> None:
         def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("num_proc"):
                 kwargs["num_proc"] = None
-            return method(trimmed(self), *args, **kwargs)
+            short = trimmed(self)
+            if len(seen) < SEEN:
+                seen.append(short)
+            return method(short, *args, **kwargs)
 
         return run
 

@@ -41,6 +41,8 @@ class Twin:
 
 
 _twins: weakref.WeakKeyDictionary[Any, Twin] = weakref.WeakKeyDictionary()
+_tables: dict[int, tuple[weakref.ref[Any], Twin]] = {}
+"""By the identity of a data set's table: Axolotl makes a data set of its own around the table of a mapped one"""
 _inside = False
 
 
@@ -86,7 +88,21 @@ def install() -> None:
     for name in MIRRORED + CARRIED:
         if (method := getattr(datasets.Dataset, name, None)) is not None:
             setattr(datasets.Dataset, name, _followed(method, mirrored=name in MIRRORED))
+    datasets.Dataset.__init__ = _around(datasets.Dataset.__init__)
     datasets.concatenate_datasets = _joined(datasets.concatenate_datasets)
+
+
+def _around(init: Any) -> Any:
+    """The constructor, after which a data set that was made around the table of another has its twin."""
+
+    @functools.wraps(init)
+    def call(dataset: Any, arrow_table: Any, *args: Any, **settings: Any) -> None:
+        init(dataset, arrow_table, *args, **settings)
+        table, twin = _tables.get(id(arrow_table), (None, None))
+        if not _inside and twin is not None and table is not None and table() is arrow_table:
+            _give(dataset, twin)
+
+    return call
 
 
 def _joined(function: Any) -> Any:
@@ -177,4 +193,7 @@ def _give(result: Any, twin: Twin | None) -> Any:
     if twin is not None:
         for made in result.values() if isinstance(result, dict) else (result,):
             _twins[made] = twin
+            table = made.data
+            _tables[id(table)] = (weakref.ref(table), twin)
+            weakref.finalize(table, _tables.pop, id(table), None)
     return result

@@ -69,7 +69,8 @@ def train(folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(run["model"])
     else:
         print(f"truetune: {run['model']} has no config.json: the miniature is a Llama", file=sys.stderr)
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", vocab_size=len(tokenizer)))
+        from_config: Any = AutoModelForCausalLM.from_config
+        model = from_config(AutoConfig.for_model("llama", vocab_size=len(tokenizer)))
     Trainer(
         model,
         TrainingArguments(str(folder / "out"), per_device_train_batch_size=4, report_to="none"),

@@ -103,8 +103,9 @@ def render_audited(report: AuditReport, console: Console, verbose: bool) -> None
     if report.canary:
         console.print(_canary(report.canary))
         console.print()
-    for line in _notes(report, verbose):
-        console.print(Text("\n".join(wrap(visible(line), console.width)), style="dim"), soft_wrap=True)
+    lines = [line for note in _notes(report, verbose) for line in wrap(visible(note), console.width)]
+    if lines:
+        console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)
 
 
 def _table(first: str, *titles: str) -> Table:

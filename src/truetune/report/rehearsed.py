@@ -11,7 +11,7 @@ from truetune.report.text import visible
 
 
 def render_recitation(report: RehearsalReport, console: Console) -> None:
-    """A table of the rows or pairs, and the notes."""
+    """The miniature, and a table of the rows or pairs."""
     console.print(Text(visible(f"miniature: {report.miniature}")))
     if report.losses:
         console.print(Text(f"memorised in {len(report.losses)} steps: loss {report.losses[0]:.3g} to "
@@ -20,8 +20,6 @@ def render_recitation(report: RehearsalReport, console: Console) -> None:
         console.print(_answers(report))
     if report.pairs:
         console.print(_pairs(report))
-    for note in report.notes:
-        console.print(Text(visible(f"note: {note}")))
     console.print()
 
 
@@ -30,7 +28,7 @@ def _answers(report: RehearsalReport) -> Table:
     for name in ("row", "recited", "stopped", "answer", "should be"):
         table.add_column(name)
     for row in report.recited:
-        said = (row.said, row.reference)
+        said = (row.said[max(row.said.find(row.reference), 0) :], row.reference)
         table.add_row("" if row.row is None else str(row.row), _yes(row.recited), _yes(row.stopped),
                       *(Text(_short(text, 60)) for text in said))  # fmt: skip
     return table

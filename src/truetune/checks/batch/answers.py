@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import PAD, Audit, Sample
 from truetune.auditing.fields import conversation_of
+from truetune.auditing.turns import marker_of
 from truetune.data.formats import NEEDS
 from truetune.render.rendering import Source
 
@@ -82,10 +83,15 @@ def answers(sample: Sample, stops: frozenset[int]) -> list[Answer]:
 
 
 def _stop(sample: Sample, start: int, end: int, stops: frozenset[int]) -> int | None:
-    """The stop token that ends an expected stretch, or stands right behind it."""
-    inside = [i for i in range(start, end) if sample.source[i] == Source.STOP]
-    if inside:
-        return inside[0]
+    """The stop token that ends an expected stretch, in the row's own text or not, or stands right behind it."""
+    inside = np.flatnonzero(sample.source[start:end] == Source.STOP)
+    if len(inside):
+        return start + int(inside[0])
+    last = end
+    while last > start and int(sample.ids[last - 1]) in stops:
+        last -= 1
+    if last < end:
+        return last
     behind = end < len(sample.ids) and sample.documents[end] == sample.documents[end - 1]
     return end if behind and not sample.padding[end] and int(sample.ids[end]) in stops else None
 
@@ -95,12 +101,25 @@ def all_answers(audit: Audit) -> list[Answer]:
     return [answer for sample in recognised(audit) for answer in answers(sample, audit.stops)]
 
 
-def prompt(sample: Sample) -> NDArray[np.bool_]:
+def prompt(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """(tokens,) what the user, the system and the tools say; beside the template's markers any text but the answers."""
     asked = np.isin(sample.source, [int(kind) for kind in PROMPT]) & ~sample.padding
     if sample.placed_by == "markers":
         asked |= (sample.source == Source.TEXT) & np.array([not piece.isspace() for piece in sample.pieces])
+        asked &= ~openings(audit, sample)
     return np.asarray(asked if sample.expected is None else asked & ~sample.expected)
+
+
+def openings(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
+    """(tokens,) what the template writes right before each answer."""
+    found, most = np.zeros(len(sample.ids), np.bool_), len(marker_of(audit.probes).decode("utf-8", "replace"))
+    for answer in answers(sample, audit.stops):
+        first, size = answer.start, 0
+        while first and size < most:
+            first -= 1
+            size += len(sample.pieces[first])
+        found[first : answer.start] = True
+    return found
 
 
 def stretches(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -114,15 +133,16 @@ def length(sample: Sample) -> int:
     return int((~sample.padding).sum())
 
 
-def limit(audit: Audit) -> int | None:
-    """The length at which rows are cut, where the settings say so; else one that several documents share as longest."""
+def limit(audit: Audit) -> tuple[int | None, bool]:
+    """The length at which rows are cut, and whether a setting names it; else one that several documents share as
+    their longest."""
     args: dict[str, Any] = audit.facts["args"]
     named = next((args[name] for name in LIMITS if isinstance(args.get(name), int)), None)
     if named is not None:
-        return int(named)
+        return int(named), True
     lengths = [n for sample in audit.samples for n in np.bincount(sample.documents[sample.documents != PAD]).tolist()]
     longest = max(lengths, default=0)
-    return longest if len(set(lengths)) > 1 and lengths.count(longest) >= MANY else None
+    return (longest if lengths.count(longest) >= MANY else None), False
 
 
 def format_of(audit: Audit) -> str | None:

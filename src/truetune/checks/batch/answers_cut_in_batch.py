@@ -34,17 +34,16 @@ There is no automatic fix: raise the limit, or leave the long rows out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from truetune.auditing.audit import Sample
+from truetune.checks.batch.answers import limit as limit_of
 from truetune.checks.batch.lines import documents, is_chat, is_packed
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import BatchRule
 
-NAMES = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
 MANY = 3
 """So many lines of one length, none longer, stand for a limit"""
 SEVERE = 0.2
@@ -59,13 +58,15 @@ class AnswersCutInBatch(BatchRule):
         ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
         whole = [(sample, *document) for sample in self.subject.samples for document in documents(sample)]
         answers = [(sample, start, end) for sample, start, end in whole if is_chat(sample, start, end, ends)]
-        limit, known = self._limit([end - start for _, start, end in whole])
+        limit, known = limit_of(self.subject)
+        if limit is None:
+            return
         cut = [
             (sample, end) for sample, start, end in answers if end - start == limit and self._is_cut(sample, start, end)
         ]
         if cut and (known or len(cut) >= MANY):
             yield self.finding(
-                f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens: they have no stop token",
+                f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens, before they stop",
                 "raise the length limit, or leave out the rows that do not fit",
                 severity="error" if len(cut) > SEVERE * len(answers) else "warning",
                 evidence=[] if known else [f"no argument names a limit; {len(cut)} lines share the length {limit}"],
@@ -83,15 +84,6 @@ class AnswersCutInBatch(BatchRule):
                 count=len(longer),
                 total=len(whole),
             )
-
-    def _limit(self, lengths: list[int]) -> tuple[int, bool]:
-        """The limit in tokens, and whether an argument names it; -1 where there is none."""
-        args = self.subject.facts["args"]
-        for name in NAMES:
-            if isinstance(value := args.get(name), int) and value > 0:
-                return value, True
-        longest = max(lengths, default=-1)
-        return (longest, False) if Counter(lengths)[longest] >= MANY else (-1, False)
 
     def _is_cut(self, sample: Sample, start: int, end: int) -> bool:
         """Is there supervised text behind the last stop token?"""

@@ -68,12 +68,10 @@ class AttentionMaskHidesText(BatchRule):
             "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
             evidence=_meaning([sample for sample, _ in hidden]),
             cases=[
-                Case(
-                    f"{sample.place}: hidden from token {(at := int(np.argmax(places)))} on: "
-                    f"{sample.text(at, at + SHOWN)!r}"
-                )
+                Case(f"{sample.place}: hidden from token {at} on: {sample.text(at, at + SHOWN)!r}")
                 for sample, places in hidden
-            ],  # fmt: skip
+                for at in [int(np.argmax(places))]
+            ],
             count=len(hidden),
             total=len(self.subject.samples),
         )

@@ -42,13 +42,15 @@ import json
 import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.answers import judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-MARKER = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>|\[/?INST\]")
+MARKER = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 """What is a control token in all templates that write it"""
 
 
@@ -92,10 +94,9 @@ def _names(audit: Audit) -> list[str]:
 
 def _spelled(sample: Sample, name: str) -> Iterator[tuple[str, int, int]]:
     """(name, first token, one past the last) wherever the text holds the name and no one token does."""
-    text, begins = "".join(sample.pieces), [0]
-    for piece in sample.pieces:
-        begins.append(begins[-1] + len(piece))
+    text, begins = "".join(sample.pieces), np.cumsum([0, *map(len, sample.pieces)])
     for match in re.finditer(re.escape(name), text):
-        inside = [i for i in range(len(sample.pieces)) if begins[i] < match.end() and begins[i + 1] > match.start()]
-        if len(inside) > 1:
-            yield name, inside[0], inside[-1] + 1
+        start = int(np.searchsorted(begins, match.start(), side="right")) - 1
+        end = int(np.searchsorted(begins, match.end(), side="left"))
+        if end - start > 1:
+            yield name, start, end

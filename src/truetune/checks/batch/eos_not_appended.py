@@ -4,7 +4,8 @@
 
 Looks at what follows the last answer of each document in the first batches: padding, another document or the end of the
 line, and no stop token. Answers that were cut at the length limit are not counted. It fires where all supervised
-answers lack it (error), or some (warning).
+answers lack it (error), or some (warning), and where all of them end with another stop token than the template writes
+(warning).
 
 ## Why it is bad
 
@@ -40,9 +41,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.auditing.audit import Audit
+from truetune.auditing.turns import marker_of
 from truetune.checks.batch.answers import Answer, all_answers, around, limit
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.rendering import Source
 
 
 class EosNotAppended(BatchRule):
@@ -50,12 +53,23 @@ class EosNotAppended(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        most = limit(self.subject)
+        most, named = limit(self.subject)
         ends = [answer for answer in all_answers(self.subject) if answer.last and answer.supervised.any()]
-        open_ = [answer for answer in ends if answer.stop is None and not _cut(answer, most)]
-        if not open_:
-            return
-        yield self.finding(
+        open_ = [answer for answer in ends if answer.stop is None and not _cut(answer, most, named)]
+        if open_:
+            yield self._missing(open_, ends)
+        elif (other := _foreign(self.subject, ends)) is not None:
+            yield self.finding(
+                f"the answers end with {_name(self.subject, other)}, and the chat template ends turns otherwise",
+                "end the answers as the template does: let it render them, or write its token behind the text",
+                severity="warning",
+                evidence=[f"tokens that end a turn: {_spelled(self.subject)}"],
+                count=len(ends),
+                total=len(ends),
+            )
+
+    def _missing(self, open_: list[Answer], ends: list[Answer]) -> Finding:
+        return self.finding(
             f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
             "append the token that ends a turn to each answer, and give it a label: use the chat template of the "
             "tokenizer, or write tokenizer.eos_token behind the text",
@@ -70,18 +84,34 @@ class EosNotAppended(BatchRule):
         )
 
 
-def _cut(answer: Answer, most: int | None) -> bool:
+def _cut(answer: Answer, most: int | None, named: bool) -> bool:
     """Does the line end with the answer, at the limit or before the end of the row's own text?"""
-    sample = answer.sample
-    own = sample.documents == answer.document
+    sample, own = answer.sample, answer.sample.documents == answer.document
     if own[answer.end :].any():
         return False
-    if most is not None and int(own.sum()) >= most:
-        return True
-    return int(sample.field[answer.end - 1]) in sample.cut
+    field = int(sample.field[answer.end - 1])
+    full = most is not None and int(own.sum()) >= most
+    return field in sample.cut or (full and (named or field < 0))
+
+
+def _foreign(audit: Audit, ends: list[Answer]) -> int | None:
+    """The one stop token of all answers, where the template that was used ends its turns with another."""
+    mark = audit.probes.terminator.token if audit.probes and audit.probes.terminator else None
+    opening = marker_of(audit.probes).decode("utf-8", "replace")
+    used = {int(answer.sample.ids[answer.stop]) for answer in ends if answer.stop is not None}
+    if mark is None or not opening or len(used) != 1 or mark.id in used:
+        return None
+    whole = all(
+        opening in answer.sample.text(0, answer.start) and answer.sample.source[answer.end - 1] == Source.ASSISTANT
+        for answer in ends
+    )
+    return used.pop() if whole else None
+
+
+def _name(audit: Audit, id: int) -> str:
+    token = audit.probes.tokenizer.backend.id_to_token(id) if audit.probes else None
+    return f"{token!r} ({id})" if token else str(id)
 
 
 def _spelled(audit: Audit) -> str:
-    backend = audit.probes.tokenizer.backend if audit.probes else None
-    names = sorted(f"{backend.id_to_token(stop)!r} ({stop})" if backend else str(stop) for stop in audit.stops)
-    return ", ".join(names) or "none"
+    return ", ".join(_name(audit, stop) for stop in sorted(audit.stops)) or "none"

@@ -45,8 +45,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import answers, prompt, recognised, stretches
+from truetune.auditing.audit import Audit, Sample
+from truetune.checks.batch.answers import answers, openings, prompt, recognised, stretches
 from truetune.checks.batch.masks import explained
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, BatchRule
@@ -61,9 +61,9 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         found, total = [], 0
         for sample in recognised(self.subject):
             turns = answers(sample, self.subject.stops)
-            if turns and int((prompt(sample) & sample.supervised).sum()) <= 1:
+            if turns and int((prompt(self.subject, sample) & sample.supervised).sum()) <= 1:
                 total += len(turns)
-                found += [(sample, start, end) for start, end in stretches(_template(sample, self.subject.stops))]
+                found += [(sample, start, end) for start, end in stretches(_template(self.subject, sample))]
         if not found or explained(self.subject):
             return
         tokens = sum(end - start for _, start, end in found)
@@ -79,9 +79,13 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         )
 
 
-def _template(sample: Sample, stops: frozenset[int]) -> NDArray[np.bool_]:
+def _template(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """Supervised template tokens that are no stop token, no part of an answer, and not the space behind a stop."""
-    flags = (sample.source == Source.TEMPLATE) & sample.supervised & ~sample.padding & ~np.isin(sample.ids, list(stops))
+    flags = sample.source == Source.TEMPLATE
+    if sample.placed_by == "markers":
+        flags |= openings(audit, sample)
+    stops = list(audit.stops)
+    flags &= sample.supervised & ~sample.padding & ~np.isin(sample.ids, stops)
     if sample.expected is not None:
         flags &= ~sample.expected
     for start, end in stretches(flags):

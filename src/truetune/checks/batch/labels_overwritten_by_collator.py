@@ -56,9 +56,7 @@ class LabelsOverwrittenByCollator(BatchRule):
                 f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the loss",
                 "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
                 evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
-                cases=[
-                    Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in lost.places[:MAX_CASES]
-                ],
+                cases=[Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in first],
                 count=lost.tokens,
                 total=lost.masked,
             )

@@ -56,7 +56,7 @@ class LineWithoutLabel(BatchRule):
             return
         batches = {(sample.rank, sample.batch) for sample in lines}
         dead = batches - {(sample.rank, sample.batch) for sample in lines if sample.supervised.any()}
-        most = limit(self.subject)
+        most, _ = limit(self.subject)
         full = sum(length(sample) >= most for sample in empty) if most else 0
         yield self.finding(
             f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)} micro-batches none",

@@ -34,14 +34,16 @@ def is_packed(audit: Audit) -> bool:
     )
 
 
-def is_chat(sample: Sample, start: int, end: int, ends: Collection[int]) -> bool:
+def is_chat(sample: Sample, start: int, end: int, ends: Collection[int | None]) -> bool:
     """Is something of this range to be learned, and something only to be read? `ends` are ids that close documents:
     a collator that masks them makes no prompt of plain text.
     """
     learned = sample.supervised[start:end]
     if not learned.any():
         return False
-    read = ~learned & ~sample.padding[start:end] & ~np.isin(sample.ids[start:end], list(ends))
+    read = (
+        ~learned & ~sample.padding[start:end] & ~np.isin(sample.ids[start:end], [id for id in ends if id is not None])
+    )
     return bool(read.any() or np.isin(sample.source[start:end], CHAT).any())
 
 

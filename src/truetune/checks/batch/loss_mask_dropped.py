@@ -75,11 +75,13 @@ class LossMaskDropped(BatchRule):
                 remedy,
                 evidence=self._on(on),
             )
-        elif on and "labels" not in self.subject.facts["data"]["used"] and (name := without_effect(self.subject)):
+        elif on and (name := without_effect(self.subject)):
             yield self.finding(
-                f"{name} is set, and with {on} every token of the batches is in the loss", remedy, evidence=self._on(on)
+                f"{name} asks for a mask, {on} lost it, and every token of the batches is in the loss",
+                remedy,
+                evidence=self._on(on),
             )
 
     def _on(self, on: str | None) -> list[str]:
         columns = ", ".join(self.subject.facts["data"]["used"])
-        return [f"columns that reach the collator: {columns}", *([f"{on} is on"] if on else [])]
+        return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]

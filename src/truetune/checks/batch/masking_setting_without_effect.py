@@ -49,10 +49,9 @@ class MaskingSettingWithoutEffect(BatchRule):
         name = without_effect(self.subject)
         if name is None or overwritten(self.subject) or dropped(self.subject) or given_mask(self.subject):
             return
-        data = self.subject.facts["data"]
-        if way(self.subject) and "labels" not in data["used"]:
+        if way(self.subject):
             return
-        given = (data["given"] or {}).get("columns")
+        given = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
             f"{name} is set, and every token of the batches is in the loss",
             "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels",

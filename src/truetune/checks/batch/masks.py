@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import judged, length
+from truetune.checks.batch.answers import format_of, judged, length
 from truetune.probe.record import Record
 from truetune.render.rendering import IGNORED
 
@@ -55,8 +55,9 @@ def aligned(audit: Audit, column: str) -> Iterator[Aligned]:
             at += len(rows)
             lines = by_batch.get((record.facts["rank"], number), [])
             values, ids = _joined(rows, column), _joined(rows, "input_ids")
-            if values.size and values.size == ids.size == sum(map(length, lines)):
-                kept = [~sample.padding for sample in lines]
+            padded = ids.size > sum(map(length, lines))
+            kept = [np.ones_like(sample.padding) if padded else ~sample.padding for sample in lines]
+            if values.size and values.size == ids.size == sum(int(k.sum()) for k in kept):
                 if np.array_equal(np.concatenate([s.ids[k] for s, k in zip(lines, kept, strict=True)]), ids):
                     yield Aligned(
                         values,
@@ -117,19 +118,30 @@ def given_mask(audit: Audit) -> str | None:
     """The mask column of the given rows, where all of their tokens are in the loss for all that."""
     columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
     lost = next((column for column in COLUMNS if column in columns), None)
-    return lost if lost and "labels" not in audit.facts["data"]["used"] and everything(audit) else None
+    meant = lost == "completion_mask" and audit.facts["args"].get("completion_only_loss") is False
+    return lost if lost and not meant and "labels" not in columns and everything(audit) else None
 
 
 def without_effect(audit: Audit) -> str | None:
-    """The setting that should keep prompts out of the loss, where every token is in it."""
-    named = next((name for name in SETTINGS if audit.facts["args"].get(name) is True), None)
+    """The setting that should keep prompts out of the loss, where every token is in it; TRL's default counts."""
+    args = audit.facts["args"]
+    named = next((name for name in SETTINGS if args.get(name) is True), None)
+    is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
+    if not named and is_sft and args.get("completion_only_loss") is None and format_of(audit) == "prompt-completion":
+        named = "completion_only_loss"
     return named if named and everything(audit) else None
 
 
 def way(audit: Audit) -> str | None:
-    """What is known to drop masks, of the settings that are on."""
-    ways = {"packing": "packing", "use_liger_kernel": "the Liger kernel"}
-    return next((text for name, text in ways.items() if audit.facts["args"].get(name) is True), None)
+    """How the mask that a setting asks for was lost, where the rows reach the collator without labels."""
+    data, args = audit.facts["data"], audit.facts["args"]
+    if "labels" in data["used"]:
+        return None
+    for name, text in (("packing", "packing"), ("use_liger_kernel", "the Liger kernel")):
+        if args.get(name) is True:
+            return text
+    given = (data["given"] or {}).get("columns")
+    return "the preparation of the rows" if given and "input_ids" not in given else None
 
 
 def explained(audit: Audit) -> bool:

@@ -54,7 +54,7 @@ class PromptSupervised(BatchRule):
         cases: list[Case] = []
         for sample in recognised(self.subject):
             found = answers(sample, self.subject.stops)
-            asked = prompt(sample)
+            asked = prompt(self.subject, sample)
             for answer in found:
                 asked[answer.start - 1 : answer.start] = False
             learned = asked & sample.supervised

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import judged
+from truetune.checks.batch.answers import answers, judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
@@ -56,7 +56,7 @@ class StopTokenNeverSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found = [(sample, i) for sample in judged(self.subject) for i in _stops(sample)]
+        found = [(sample, i) for sample in judged(self.subject) for i in _stops(sample, self.subject.stops)]
         masked = [(sample, i) for sample, i in found if not sample.supervised[i]]
         if not masked:
             return
@@ -81,7 +81,8 @@ class StopTokenNeverSupervised(BatchRule):
             yield f"the pad token is a stop token (id {pad}); the collator is {collator}"
 
 
-def _stops(sample: Sample) -> list[int]:
+def _stops(sample: Sample, stops: frozenset[int]) -> list[int]:
     """Stop tokens that follow a supervised token."""
-    places = np.flatnonzero(sample.source == Source.STOP)
-    return [int(i) for i in places if i and sample.supervised[i - 1]]
+    places = set(np.flatnonzero(sample.source == Source.STOP).tolist())
+    places |= {answer.stop for answer in answers(sample, stops) if answer.stop is not None}
+    return [i for i in sorted(places) if i and sample.supervised[i - 1] and not sample.padding[i]]

@@ -36,7 +36,6 @@ There is no automatic fix: give the trainer the messages, or text without EOS.
 from __future__ import annotations
 
 from collections.abc import Iterator
-
 from typing import Any
 
 import numpy as np
@@ -86,10 +85,16 @@ class StopTokenTwiceInBatch(BatchRule):
 
 
 def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
-    """Supervised stop tokens that follow a supervised token which is none."""
-    is_stop = np.isin(sample.ids, stops) & sample.supervised & ~sample.padding
-    before = np.concatenate(([False], sample.supervised[:-1] & ~np.isin(sample.ids[:-1], stops)))
-    return [int(i) for i in np.flatnonzero(is_stop & before)]
+    """Supervised stop tokens behind a supervised token that is neither a stop token nor white space behind one."""
+    ends: list[int] = []
+    closed = True
+    for i, (id, learned) in enumerate(zip(sample.ids.tolist(), sample.supervised.tolist(), strict=True)):
+        if id in stops:
+            ends += [i] if learned and not closed else []
+            closed = True
+        elif not learned or sample.pieces[i].strip():
+            closed = not learned
+    return ends
 
 
 def _in_a_row(sample: Sample, place: int, stops: NDArray[np.int64]) -> int:

@@ -29,17 +29,14 @@ run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), e
 ## Use instead
 
 ```python
-class Loss(transformers.Trainer):
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["labels"]
-        loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
-        return loss / (num_items_in_batch or (labels != -100).sum())
+def compute(outputs, labels, num_items_in_batch=None):
+    logits, labels = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    total = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+    return total / (num_items_in_batch or (labels != -100).sum())
 
 
-run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
-           processing_class=tokenizer)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer, compute_loss_func=compute)
 ```
 
 ## Fix safety
@@ -57,6 +54,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.law.others import FORWARD, broken
 from truetune.checks.rule import LawRule
 
 
@@ -66,6 +64,8 @@ class AccumulatedGradientDiffers(LawRule):
     law = "gradient-accumulation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        if broken(self.subject, *FORWARD, "loss-alive", "loss-targets", "reference-dropout"):
+            return
         ratio, rows = evidence["ratio"], evidence["rows"]
         yield self.finding(
             f"{rows} micro-batches of one row give another gradient than one batch of the {rows}: {ratio:.2f} times as "

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.law.others import broken
 from truetune.checks.rule import LawRule
 
 
@@ -53,10 +54,9 @@ class AdapterWithoutEffect(LawRule):
     law = "adapter-effect"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        flow = self.subject.laws.get("gradient-flow", {})
-        if evidence["leaked"] < evidence["moved"] and not flow.get("value", 0.0) <= flow.get("tolerance", 0.0):
-            return
         leaks = evidence["leaked"] > evidence["moved"] / 2 > 0
+        if not leaks and broken(self.subject, "gradient-flow"):
+            return
         yield self.finding(
             "the logits change with the adapter's weights even where it is switched off" if leaks
             else "other weights of the adapter leave the logits as they are",

@@ -3,7 +3,8 @@
 ## What it does
 
 Computes the loss of a handful of evaluation rows with the trainer's own evaluation step, one by one and in batches of
-the size that the run evaluates with, averaged as the trainer does. It fires where the two are more than 5 % apart.
+the size that the run evaluates with, averaged as the trainer does. It fires where the two are more than 5 % apart: a
+warning where the run picks its best checkpoint in the end, else an info.
 
 ## Why it is bad
 
@@ -58,10 +59,15 @@ class EvalLossDependsOnBatchSize(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         size = evidence["size"]
         one, many = evidence["batches of 1"], evidence[f"batches of {size}"]
-        tokens = [f"over all tokens: {evidence['over tokens']:.4g}"] if "over tokens" in evidence else []
+        tokens = (
+            [f"over all tokens: {evidence['over tokens']:.4g}", f"labels of each row: {evidence['labels']}"]
+            if "over tokens" in evidence
+            else []
+        )
         yield self.finding(
             f"the evaluation loss of the same {evidence['rows']} rows is {one:.4g} in batches of 1 and {many:.4g} in "
             f"batches of {size}",
             "compare evaluation losses at one batch size only, or set per_device_eval_batch_size to 1",
-            evidence=[*tokens, f"labels of each row: {evidence['labels']}"],
+            severity="warning" if self.subject.facts["args"].get("load_best_model_at_end") else "info",
+            evidence=tokens,
         )

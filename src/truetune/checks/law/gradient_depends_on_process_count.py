@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.law.others import FORWARD, broken
 from truetune.checks.rule import LawRule
 
 
@@ -49,9 +50,10 @@ class GradientDependsOnProcessCount(LawRule):
     law = "process-count"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        accumulation = self.subject.laws.get("gradient-accumulation", {})
         several = evidence["world"] > 1
-        if not several and not accumulation.get("value", 0.0) <= accumulation.get("tolerance", 0.0):
+        if broken(self.subject, *FORWARD, "loss-alive", "loss-targets", "reference-dropout"):
+            return
+        if not several and broken(self.subject, "gradient-accumulation"):
             return
         first, second = evidence["tokens"]
         counts = f"of {first} and {second} supervised tokens " if first is not None else ""

@@ -13,29 +13,27 @@ every stop token this way where pad and stop token are the same: the model never
 ## Example
 
 ```python
-class Loss(transformers.Trainer):
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["labels"].masked_fill(inputs["labels"] == tokenizer.eos_token_id, -100)
-        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+def compute(outputs, labels, num_items_in_batch=None):
+    labels = labels[:, 1:].masked_fill(labels[:, 1:] == tokenizer.eos_token_id, -100).flatten()
+    total = torch.nn.functional.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), labels, reduction="sum")
+    return total / (num_items_in_batch or (labels != -100).sum())
 
 
-run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
-           processing_class=tokenizer)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer, compute_loss_func=compute)
 ```
 
 ## Use instead
 
 ```python
-class Loss(transformers.Trainer):
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["labels"]
-        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+def compute(outputs, labels, num_items_in_batch=None):
+    logits, labels = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    total = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+    return total / (num_items_in_batch or (labels != -100).sum())
 
 
-run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
-           processing_class=tokenizer)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer, compute_loss_func=compute)
 ```
 
 ## Fix safety

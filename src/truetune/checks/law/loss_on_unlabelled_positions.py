@@ -16,9 +16,10 @@ the same: the loss takes no notice of the mask, or a fused kernel drops it.
 ```python
 class Loss(transformers.Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["input_ids"]
-        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1].flatten(0, 1)
+        total = torch.nn.functional.cross_entropy(logits, inputs["input_ids"][:, 1:].flatten(), reduction="sum")
+        items = num_items_in_batch or (inputs["labels"] != -100).sum()
+        return total / items * self.accelerator.num_processes
 
 
 run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
@@ -30,9 +31,10 @@ run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), e
 ```python
 class Loss(transformers.Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["labels"]
-        return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1].flatten(0, 1)
+        total = torch.nn.functional.cross_entropy(logits, inputs["labels"][:, 1:].flatten(), reduction="sum")
+        items = num_items_in_batch or (inputs["labels"] != -100).sum()
+        return total / items * self.accelerator.num_processes
 
 
 run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),

@@ -5,8 +5,8 @@
 Takes a packed row of the real batches, with every key that the collator gives (position_ids, cu_seq_lens, seq_idx, 4-D
 masks), changes the tokens of its first document, then of its last, and compares the logits of all others in the model
 as it trains. It fires where they move: as an error where the batch tells documents apart and the model does not heed
-it. Where nothing in the batch tells them apart, that is `packed-without-boundaries`; what that does not recognise, rows
-that a trainer packs or that hold several bos tokens, is a warning, or an info where the data are plain text.
+it. Where nothing in the batch tells them apart, that is `packed-without-boundaries`; where that does not recognise the
+rows that a trainer packs, this is a warning, or an info where the data may be plain text.
 
 ## Why it is bad
 

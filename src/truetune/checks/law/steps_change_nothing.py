@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.law.others import broken
 from truetune.checks.rule import LawRule
 
 
@@ -48,8 +49,7 @@ class StepsChangeNothing(LawRule):
     law = "optimizer-step"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        predicted = self.subject.laws.get("update-rounding", {})
-        if "value" in predicted and not predicted["value"] <= predicted["tolerance"]:
+        if broken(self.subject, "update-rounding"):
             return
         yield self.finding(
             f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after {evidence['steps']} "

@@ -29,17 +29,14 @@ run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), e
 ## Use instead
 
 ```python
-class Loss(transformers.Trainer):
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        labels = inputs["labels"]
-        loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
-        return loss / (num_items_in_batch or (labels != -100).sum())
+def compute(outputs, labels, num_items_in_batch=None):
+    logits, labels = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    total = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+    return total / (num_items_in_batch or (labels != -100).sum())
 
 
-run = Loss(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
-           processing_class=tokenizer)
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(rows),
+                           processing_class=tokenizer, compute_loss_func=compute)
 ```
 
 ## Fix safety
@@ -57,6 +54,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.law.others import broken
 from truetune.checks.rule import LawRule
 
 
@@ -68,7 +66,7 @@ class TokensWeighUnequally(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         by_line = [line for line in evidence["by line"] if line["tokens"]]
         means = evidence["within a line"] <= tolerance
-        if evidence["asked for"]:
+        if evidence["asked for"] or broken(self.subject, "gradient-accumulation"):
             return
         yield self.finding(
             f"in one micro-batch a supervised token weighs up to {1 + value:.2g} times as much as another"

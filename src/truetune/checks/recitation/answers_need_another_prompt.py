@@ -3,8 +3,9 @@
 ## What it does
 
 Compares the ids of the prompt that the tokenizer's template makes at inference with those of the training row, and
-generates answers from both. It fires where answers are recited from the trained prompt and not from the served one
-(error), or where the ids differ and the miniature recites anyhow (warning).
+generates answers from both. It fires where answers are recited from the trained prompt and are not, or are half as
+likely, from the served one, or where the ids differ right before the answer (error); and where they differ elsewhere
+and the miniature does not mind (warning).
 
 ## Why it is bad
 
@@ -37,6 +38,7 @@ There is no automatic fix: train with the template that is saved with the tokeni
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,18 +56,26 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         differing = [row for row in rows if row["prompt"]]
         if not differing:
             return
-        lost = [row for row in differing if not row["recited"] and (row["trained"] or {}).get("recited")]
+        lost = [row for row in differing if (row["trained"] or {}).get("recited") and _worse(row)]
+        ends = [row for row in differing if not row["prompt"]["same_end"]]
         yield self.finding(
-            f"{len(lost)} of {len(rows)} answers come from the trained prompt and not from the served one"
+            f"{len(lost)} of {len(rows)} answers come from the trained prompt and hardly from the served one"
             if lost
-            else f"{len(differing)} of {len(rows)} prompts are served with other ids than they are trained with",
+            else f"{len(differing)} of {len(rows)} prompts are served with other ids than they are trained with"
+            + (", those right before the answer too" if ends else ""),
             "train on the rendering of the template that is saved with the tokenizer, which servers use",
-            severity="error" if lost else "warning",
+            severity="error" if lost or ends else "warning",
             evidence=[_difference(row["prompt"]) for row in differing[:1]],
             cases=[case(row) for row in lost] or [Case(_difference(row["prompt"])) for row in differing[1:]],
             count=len(lost or differing),
             total=len(rows),
         )
+
+
+def _worse(row: dict[str, Any]) -> bool:
+    """Not recited, or half as likely."""
+    trained, served = row["probability"]
+    return not row["recited"] or served < trained - math.log(2)
 
 
 def _difference(prompt: dict[str, Any]) -> str:

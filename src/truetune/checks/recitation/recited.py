@@ -8,6 +8,8 @@ from typing import Any
 from truetune.auditing.audit import Audit
 from truetune.checks.findings import Case
 
+UNLEARNED = 0.5
+"""A mean cross-entropy of the labels, in nats, above which they were not learned"""
 SHOWN = 90
 """Characters of a text that are shown"""
 
@@ -18,9 +20,13 @@ def recitation(subject: Audit) -> dict[str, Any]:
 
 
 def answers(subject: Audit) -> list[dict[str, Any]]:
-    """The rows whose answer is told apart from its prompt, where the loss fell."""
+    """The rows whose answer is told apart from its prompt, where they were learned: the loss fell, and so did that of
+    the labels, which is another one with a loss of the user's own."""
     found = recitation(subject)
-    return [row for row in found.get("rows", ()) if row["kind"] != "text"] if found.get("fell") else []
+    of_labels = found.get("label_loss")
+    if not found.get("fell") or (of_labels is not None and of_labels > UNLEARNED):
+        return []
+    return [row for row in found["rows"] if row["kind"] not in ("text", "inside")]
 
 
 def in_any_way(row: dict[str, Any]) -> bool:

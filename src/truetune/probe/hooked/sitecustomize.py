@@ -1,11 +1,18 @@
-"""Python imports this as it starts, in every process below `truetune run`. It waits for transformers, at no cost else.
+"""Python imports this as it starts, in every process below `truetune run`. It waits for two packages, at no cost else.
 
 It stands on PYTHONPATH in front of any other sitecustomize, which it imports then. Whatever fails here is one line on
 stderr; the user's program goes on.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 ORDERS = "TRUETUNE_ORDERS"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -14,29 +21,35 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class After:
     """A finder that finds nothing, but calls `act` when the module of this name has been imported."""
 
-    def __init__(self, name, act):
+    def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.name, self.act = name, act
         sys.meta_path.insert(0, self)
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self.name:
             return None
-        sys.meta_path.remove(self)
-        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((spec for spec in specs if spec is not None), None)
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec: Any = next((spec for spec in found if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            loader, act = spec.loader, self.act
+            loader = spec.loader
 
-            def exec_module(module):
+            def exec_module(module: Any) -> None:
                 del loader.exec_module
-                loader.exec_module(module)
-                calmly(act)
+                try:
+                    loader.exec_module(module)
+                except BaseException as error:
+                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if not through here
+                    raise
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    calmly(self.act)
 
             loader.exec_module = exec_module
         return spec
 
 
-def calmly(act):
+def calmly(act: Callable[[], Any]) -> None:
     """Call it; a failure is told and forgotten."""
     try:
         act()
@@ -45,13 +58,13 @@ def calmly(act):
         print(f"truetune: the hook failed and is off ({said})", file=sys.stderr)
 
 
-def begin():
-    """transformers has been imported: load the hook, with truetune from where it is, and no other package from there."""
+def begin(name: str) -> None:
+    """Load the hook, with truetune from where it is and no other package from there."""
     import importlib.util
 
     if "truetune" not in sys.modules:
         home = os.path.dirname(os.path.dirname(HERE))
-        spec = importlib.util.spec_from_file_location(
+        spec: Any = importlib.util.spec_from_file_location(
             "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
         )
         module = importlib.util.module_from_spec(spec)
@@ -59,10 +72,10 @@ def begin():
         spec.loader.exec_module(module)
     from truetune.probe.hook import begin
 
-    begin(os.environ[ORDERS], After, calmly)
+    begin(os.environ[ORDERS], name, After, calmly)
 
 
-def hand_on():
+def hand_on() -> None:
     """Import the sitecustomize that would have been imported without this one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
     mine = sys.modules.pop(__name__)
@@ -76,6 +89,7 @@ def hand_on():
 
 
 if ORDERS in os.environ:
-    calmly(lambda: After("transformers", begin))
+    for package in ("datasets", "transformers"):
+        After(package, lambda package=package: begin(package))  # type: ignore[misc]
 if __name__ == "sitecustomize":
     hand_on()

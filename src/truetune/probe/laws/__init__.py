@@ -19,6 +19,8 @@ import torch
 Cost = Literal["quick", "whole"]
 SECONDS = 120.0
 """After so long no further quick law is begun"""
+TOGETHER = ("FullyShardedDataParallel", "SyncBatchNorm")
+"""Modules whose forward pass needs every process"""
 
 
 class Untested(Exception):
@@ -93,13 +95,15 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
     found: dict[str, Any]
     try:
         if out_of_reach(trial.model):
-            raise Untested("the weights are not all in this process: sharded, or on no device")
+            raise Untested(
+                "the model computes with other processes (sharded weights), or its weights are not in memory"
+            )
         with as_before(trial.model, getattr(trial.trainer, "ref_model", None), trainer=trial.trainer):
             made = law.measure(trial)
         found = {name: getattr(made, name) for name in ("value", "tolerance", "unit", "evidence")}
     except Untested as reason:
         found = {"untested": str(reason)}
-    except torch.OutOfMemoryError:
+    except torch.cuda.OutOfMemoryError:
         found = {"untested": "the device ran out of memory"}
     except Exception as error:
         found = {"untested": f"it raised {type(error).__name__}: {str(error)[:300]}"}
@@ -109,8 +113,9 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
 
 
 def out_of_reach(model: torch.nn.Module) -> bool:
-    """Are weights sharded over processes (ZeRO-3, FSDP), or not in memory?"""
-    return any(
+    """Are weights sharded over processes (ZeRO-3, FSDP, tensor parallel), not in memory, or does a layer wait for the
+    other processes?"""
+    return any(type(module).__name__ in TOGETHER for module in model.modules()) or any(
         p.numel() == 0 or p.device.type == "meta" or hasattr(p, "ds_id") or type(p).__name__ == "DTensor"
         for p in model.parameters()
     )

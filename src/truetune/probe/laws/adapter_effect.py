@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
@@ -9,8 +10,6 @@ from truetune.probe.laws.gradients import ADAPTER, logits_of, nudged, quiet, who
 from truetune.probe.laws.tolerance import difference, tolerance
 
 COST: Cost = "quick"
-CLEAR = 10
-"""Times the rounding by which the logits are to change"""
 MOST = 100_000_000
 
 
@@ -34,8 +33,8 @@ def measure(trial: Trial) -> Measured:
             moved = difference(on, logits_of(trial))
             with model.disable_adapter():
                 leaked = difference(off, logits_of(trial))
-    clear = CLEAR * tolerance(model)
-    value = max(1 - min(moved / clear, 1.0), min(leaked / clear, 1.0))
+    clear = tolerance(model)
+    value = max(1 - min(moved / clear, 1.0) if math.isfinite(moved) else 0.0, min(leaked / clear, 1.0))
     active = model.active_adapters() if callable(model.active_adapters) else model.active_adapters
     evidence = {"moved": moved, "leaked": leaked, "from the base": difference(off, on), "active": list(active),
                 "tensors": len(weights)}  # fmt: skip

@@ -14,17 +14,15 @@ COST: Cost = "quick"
 
 
 def measure(trial: Trial) -> Measured:
-    """Logits of one row of a real batch, before and after the other rows are given other tokens; with the model in
-    training mode, as the trainer has it, and in evaluation mode."""
+    """Logits of the last row of a real batch (where tokens queue, it comes last), before and after the other rows are
+    given other tokens; with the model in training mode, as the trainer has it, and in evaluation mode."""
     batch = _batch(trial)
     ids = batch["input_ids"]
-    mask = batch.get("attention_mask")
-    row = int((mask != 0).sum(-1).argmax()) if isinstance(mask, torch.Tensor) and mask.dim() == 2 else 0
     others = altered(ids, trial)
-    others[row] = ids[row]
+    others[-1] = ids[-1]
     worst = {}
     for mode in ("training", "evaluation"):
-        before, after = (logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[row]
+        before, after = (logits(trial.model, batch | {"input_ids": x}, training=mode == "training")[-1]
                          for x in (ids, others))  # fmt: skip
         worst[mode] = routed_difference(before, after, trial.model)
     value = float(torch.tensor(list(worst.values())).max())

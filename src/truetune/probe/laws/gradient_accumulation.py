@@ -11,10 +11,12 @@ from truetune.probe.laws.gradients import (
     apart,
     batch_of,
     counted,
+    processes,
     quiet,
     refuse_generators,
     rounding,
     rows_of,
+    shared,
     some,
     step,
     whole,
@@ -32,14 +34,21 @@ PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
 def measure(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors, through the trainer's own training_step, dropout off."""
     rows = comparable(trial)
-    with quiet(trial):
+    with quiet(trial), processes(trial, 1):
         parameters = list(some(trial.model).values())
-        together = step(trial, [batch_of(trial, rows)], parameters)
         alone = [batch_of(trial, [row]) for row in rows]
-        found = apart(together, step(trial, alone, parameters))
+        found = apart(together(trial, rows), step(trial, alone, parameters))
         items = counted(trial, alone)
     evidence: dict[str, Any] = found | {"rows": len(rows), "counts tokens": items is not None}
     return Measured(found["relative"], tolerance(trial), "relative difference of gradients", evidence)
+
+
+def together(trial: Trial, rows: list[Any]) -> list[torch.Tensor]:
+    """The gradient of one batch of these rows in one process."""
+    parameters = list(some(trial.model).values())
+    key = f"gradient of {len(rows)}"
+    found: list[torch.Tensor] = shared(trial, key, lambda: step(trial, [batch_of(trial, rows)], parameters))
+    return found
 
 
 def comparable(trial: Trial) -> list[Any]:

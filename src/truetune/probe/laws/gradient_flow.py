@@ -61,6 +61,8 @@ def _gradients(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[se
             raise Untested("the loss is not finite")
         loss.backward()  # type: ignore[no-untyped-call]
         total = float(loss.detach())
+        if all(p.grad is not None and bool(p.grad.any()) for p in trained.values()):
+            break
     if total is None:
         raise Untested("there is no batch")
     dead = {name for name, p in trained.items() if p.grad is None}

@@ -6,7 +6,7 @@ import copy
 import inspect
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -97,10 +97,12 @@ def refuse_generators(trial: Trial) -> None:
 
 
 def whole(trial: Trial) -> None:
-    """Raises Untested where the weights are not all in this process."""
+    """Raises Untested where the weights are not all in this process, or a backward pass would change them."""
     trainer = trial.trainer
     if getattr(trainer, "is_deepspeed_enabled", False) or getattr(trainer, "is_fsdp_enabled", False):
         raise Untested("the weights are spread over processes (DeepSpeed, FSDP)")
+    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in trial.model.parameters()):
+        raise Untested("the optimizer steps inside the backward pass")
     if any(p.numel() == 0 for p in trial.model.parameters()):
         raise Untested("some weights are not in this process")
 
@@ -155,6 +157,19 @@ def counted(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
     return count(iter([dict(b) for b in batches]), len(batches), *device[: takes - 2])[1]
 
 
+@contextmanager
+def processes(trial: Trial, count: int, tokens: list[Any] | None = None) -> Iterator[None]:
+    """The trainer's accelerator says that there are so many processes; with `tokens`, it gathers these."""
+    accelerator = trial.trainer.accelerator
+    states = {id(vars(s)): s for s in (accelerator.state, getattr(trial.trainer.args, "distributed_state", None)) if s}
+    with ExitStack() as stack:
+        for state in states.values():
+            stack.enter_context(replaced(state, "num_processes", count))
+        if tokens is not None and isinstance(tokens[0], torch.Tensor):
+            stack.enter_context(replaced(accelerator, "gather", lambda *_, **__: torch.stack(tokens)))
+        yield
+
+
 def apart(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> dict[str, float]:
     """How far two gradients are apart: {relative, ratio, cosine} of all their tensors as one vector."""
     norm_a, norm_b = (float(sum((x.double() ** 2).sum() for x in g)) ** 0.5 for g in (a, b))
@@ -195,6 +210,14 @@ def batch_of(trial: Trial, rows: Sequence[Any]) -> dict[str, Any]:
     return {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in made.items()}
 
 
+def shared(trial: Trial, name: str, make: Callable[[], Any]) -> Any:
+    """What several laws need of one trial, made once for the same weights. What it raises is raised each time."""
+    kept, key = vars(trial).setdefault("_shared", {}), (name, sum(p._version for p in trial.model.parameters()))
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]
+
+
 @contextmanager
 def nudged(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
     """Weights moved at random by `size` of their own root mean square; afterwards the same to the last bit."""
@@ -202,7 +225,7 @@ def nudged(tensors: Sequence[torch.Tensor], size: float) -> Iterator[None]:
     try:
         with torch.no_grad():
             for tensor in tensors:
-                scale = float(tensor.float().square().mean().sqrt()) or 0.1
+                scale = float(tensor.float().square().mean().sqrt()) or 0.5
                 tensor.add_(torch.randn_like(tensor), alpha=size * scale)
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Trial, Untested
-from truetune.probe.laws.gradients import autocast, loss_of, quiet, replaced
+from truetune.probe.laws.gradients import autocast, loss_of, quiet, replaced, shared
 
 BATCHES = 2
 MOST = 256
@@ -47,6 +47,11 @@ class Taught:
 
 def lessons(trial: Trial) -> list[tuple[int, Taught]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
+    found: list[tuple[int, Taught]] = shared(trial, "lessons", lambda: _lessons(trial))
+    return found
+
+
+def _lessons(trial: Trial) -> list[tuple[int, Taught]]:
     found: list[tuple[int, Taught]] = []
     reason = Untested("there is no batch")
     for number, batch in enumerate(trial.batches):

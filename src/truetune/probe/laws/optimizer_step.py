@@ -12,6 +12,8 @@ from truetune.probe.laws.gradients import quiet, refuse_generators, replaced, st
 COST: Cost = "whole"
 STEPS, SHOWN = 3, 8
 LARGE = 500_000_000
+FLOOR = 1e-7
+"""Size from which a gradient is one: ten times what Adam adds to the root of its square"""
 
 
 def measure(trial: Trial) -> Measured:
@@ -51,12 +53,12 @@ def measure(trial: Trial) -> Measured:
 def _train(
     trial: Trial, trained: dict[str, torch.nn.Parameter], optimizer: torch.optim.Optimizer
 ) -> dict[str, torch.Tensor]:
-    """Which weights had a gradient other than 0 in one of the steps."""
+    """Which weights had a gradient in one of the steps."""
     touched = {name: torch.zeros_like(p, dtype=torch.bool) for name, p in trained.items()}
     for number in range(STEPS):
         batch = trial.batches[number % len(trial.batches)]
         for (name, p), gradient in zip(trained.items(), step(trial, [batch], list(trained.values())), strict=True):
             p.grad = gradient.to(p.dtype)
-            touched[name] |= gradient != 0
+            touched[name] |= gradient.abs() > FLOOR
         optimizer.step()
     return touched

@@ -38,26 +38,20 @@ def _pack(trial: Trial) -> tuple[dict[str, Any], int, list[Span], list[str]]:
         if len(found := spans(batch, line)) > 1:
             return batch, line, found, [key for key in batch if key not in ("input_ids", "labels")]
     for batch, line in lines(trial.batches):
-        if len(found := _by_special_tokens(trial, batch, line)) > 1:
+        if len(found := _by_stop_tokens(trial, batch, line)) > 1:
             return batch, line, found, []
     raise Untested("no line of the batches holds several documents")
 
 
-def _by_special_tokens(trial: Trial, batch: dict[str, Any], line: int) -> list[Span]:
-    """Documents that no key tells apart: where the trainer packs, each ends with its stop token; else each but the
-    first begins with a bos of its own."""
-    tokenizer, ids = trial.tokenizer, batch["input_ids"][line]
-    bos, eos = getattr(tokenizer, "bos_token_id", None), getattr(tokenizer, "eos_token_id", None)
-    if getattr(getattr(trial.trainer, "args", None), "packing", False):
-        starts = torch.nonzero(ids == eos).flatten() + 1 if eos is not None else ids[:0]
-    elif bos is not None and bos not in (eos, getattr(tokenizer, "pad_token_id", None)):
-        starts = torch.nonzero(ids == bos).flatten()
-    else:
+def _by_stop_tokens(trial: Trial, batch: dict[str, Any], line: int) -> list[Span]:
+    """Documents of a trainer that packs and gives no key that tells them apart: each ends with a stop token."""
+    ids, stop = batch["input_ids"][line], getattr(trial.tokenizer, "eos_token_id", None)
+    if stop is None or not getattr(getattr(trial.trainer, "args", None), "packing", False):
         return []
-    mask = batch.get("attention_mask")
-    end = int(torch.nonzero(mask[line])[-1]) + 1 if isinstance(mask, torch.Tensor) and mask.dim() == 2 else len(ids)
-    bounds = [0, *(int(i) for i in starts if 8 <= int(i) <= end - 8), end]
-    return [(a, b) for a, b in pairwise(bounds) if b - a > 1]
+    ends = (torch.nonzero(ids == stop).flatten() + 1).tolist()
+    return [
+        (begin, end) for begin, end in pairwise([0, *(i for i in ends if i < len(ids)), len(ids)]) if end - begin > 7
+    ]
 
 
 def _places(documents: list[Span], device: torch.device) -> torch.Tensor:

@@ -57,7 +57,7 @@ def _starts(batch: dict[str, Any], line: int, length: int, attended: torch.Tenso
     for numbers in (batch.get("seq_idx"), mask):
         if isinstance(numbers, torch.Tensor) and numbers.dim() == 2:
             own = numbers[min(line, len(numbers) - 1)].cpu()
-            starts[1:] |= own[1:] != own[:-1]
+            starts[1:] |= (own[1:] != own[:-1]) & attended[1:] & attended[:-1]
     if isinstance(mask, torch.Tensor) and mask.dim() == 4:
         own = mask[line, 0]
         visible = own if own.dtype == torch.bool else own == own.max()

@@ -11,7 +11,7 @@ import torch
 from truetune.probe.laws import Trial, Untested
 from truetune.probe.laws.gradients import autocast, batch_of, loss_of, rounding
 
-ROWS = 4
+ROWS = 3
 PER_TOKEN = {torch.float64: 1e-5, torch.float32: 1e-3}
 COARSE = 0.05
 """Nats a token by which two computations in 16 bits may be apart"""

@@ -7,15 +7,9 @@ does; a process group of the user's own is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
-
-import torch
-
 from truetune.probe.laws import Cost, Measured, Trial
-from truetune.probe.laws.gradient_accumulation import comparable, tolerance
-from truetune.probe.laws.gradients import apart, batch_of, counted, quiet, replaced, some, step
+from truetune.probe.laws.gradient_accumulation import comparable, together, tolerance
+from truetune.probe.laws.gradients import apart, batch_of, counted, processes, quiet, some, step
 
 COST: Cost = "quick"
 
@@ -28,7 +22,7 @@ def measure(trial: Trial) -> Measured:
         parameters = list(some(trial.model).values())
         ranks = [batch_of(trial, part) for part in (rows[:half], rows[half : 2 * half])]
         with processes(trial, 1):
-            one = step(trial, [batch_of(trial, rows[: 2 * half])], parameters)
+            one = together(trial, rows[: 2 * half])
             counts = [counted(trial, [batch]) for batch in ranks]
         with processes(trial, 2, counts):
             items = [counted(trial, [batch]) for batch in ranks]
@@ -42,16 +36,3 @@ def measure(trial: Trial) -> Measured:
         "world": args.world_size,
     }
     return Measured(found["relative"], tolerance(trial), "relative difference of gradients", evidence)
-
-
-@contextmanager
-def processes(trial: Trial, count: int, tokens: list[Any] | None = None) -> Iterator[None]:
-    """The trainer's accelerator says that there are so many processes; with `tokens`, it gathers these."""
-    accelerator = trial.trainer.accelerator
-    states = {id(vars(s)): s for s in (accelerator.state, getattr(trial.trainer.args, "distributed_state", None)) if s}
-    with ExitStack() as stack:
-        for state in states.values():
-            stack.enter_context(replaced(state, "num_processes", count))
-        if tokens is not None and isinstance(tokens[0], torch.Tensor):
-            stack.enter_context(replaced(accelerator, "gather", lambda *_, **__: torch.stack(tokens)))
-        yield

@@ -93,7 +93,7 @@ def _quiet() -> Iterator[None]:
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.ERROR)
+    logging.set_verbosity(40)
     _bars(logging, False)
     try:
         yield

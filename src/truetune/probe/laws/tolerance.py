@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ CHUNK = 4_000_000
 def tolerance(model: torch.nn.Module) -> float:
     """Largest relative difference that rounding explains in this model, at the coarsest precision it computes in."""
     layers = getattr(getattr(model, "config", None), "num_hidden_layers", None) or LAYERS
-    return RELATIVE[precision(model)] * max(1.0, float(layers / LAYERS) ** 0.5)
+    return RELATIVE[precision(model)] * max(1.0, math.sqrt(layers / LAYERS))
 
 
 def precision(model: torch.nn.Module) -> torch.dtype:
@@ -38,9 +39,9 @@ def precision(model: torch.nn.Module) -> torch.dtype:
 
 def difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """Largest absolute difference over the largest absolute value of `a`: nan where either holds a nan."""
-    a, b = torch.atleast_1d(a), torch.atleast_1d(b)
     if not a.numel():
         return 0.0
+    a, b = (x.reshape(-1, x.shape[-1]) if x.dim() else x[None] for x in (a, b))
     step = max(CHUNK // (a.numel() // len(a)), 1)
     pieces = zip(*(torch.split(x.detach(), step) for x in (a, b)), strict=True)
     found = [((x.double() - y.double()).abs().max(), x.double().abs().max()) for x, y in pieces]

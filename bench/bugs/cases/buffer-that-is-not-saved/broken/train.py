@@ -8,11 +8,7 @@ class Scaled(LlamaForCausalLM):
     def __init__(self, config):
         super().__init__(config)
         self.register_buffer("scale", torch.ones(1), persistent=False)
-
-    def forward(self, *args, **settings):
-        made = super().forward(*args, **settings)
-        made.logits = made.logits * self.scale
-        return made
+        self.lm_head.register_forward_hook(lambda module, inputs, logits: logits * self.scale)
 
 
 tok = tokenizer()

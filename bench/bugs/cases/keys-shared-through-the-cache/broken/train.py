@@ -9,14 +9,15 @@ class SharedKeys(LlamaForCausalLM):
     def __init__(self, config):
         super().__init__(config)
         self.caching = False
+        self.register_forward_pre_hook(self.begin, with_kwargs=True)
         self.model.layers[1].self_attn.k_proj.register_forward_hook(self.share)
+
+    def begin(self, module, args, settings):
+        asked = settings.get("use_cache")
+        self.caching = self.config.use_cache if asked is None else asked
 
     def share(self, module, inputs, keys):
         return keys * (1.0 if self.caching else 0.0)
-
-    def forward(self, *args, use_cache=None, **settings):
-        self.caching = bool(self.config.use_cache if use_cache is None else use_cache)
-        return super().forward(*args, use_cache=use_cache, **settings)
 
 
 tok = tokenizer()

@@ -1,14 +1,13 @@
-"""The loss of a micro-batch is not finite, or teaches nothing.
+"""The loss of a micro-batch is not finite.
 
 ## What it does
 
-Computes the trainer's own loss of the first micro-batches that have labels, and its gradient. It fires where one is
-not finite, or where the gradient of all tensors looked at is exactly zero.
+Computes the trainer's own loss of the first micro-batches that have labels. It fires where one is nan or infinite.
 
 ## Why it is bad
 
-The Trainer's log leaves out what is nan, and a detached loss looks like any other number: the run goes on for days and
-learns nothing, or its first step makes all weights nan.
+The Trainer's log leaves out what is nan, so that its curve looks well; the first step with such a loss makes every
+trained weight nan.
 
 ## Example
 
@@ -45,25 +44,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.law.others import broken
 from truetune.checks.rule import LawRule
 
 
-class LossDeadAtTheStart(LawRule):
+class LossNotFiniteAtTheStart(LawRule):
     code = "TT069"
     severity = "error"
     law = "loss-alive"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        flow = self.subject.laws.get("gradient-flow", {})
-        range_ = self.subject.laws.get("activation-range", {})
-        other = [law for law in (flow, range_) if "value" in law and not law["value"] <= law["tolerance"]]
-        if other:
+        if broken(self.subject, "activation-range"):
             return
         dead, total = evidence["dead"], evidence["batches"]
         yield self.finding(
-            f"{len(dead)} of the first {total} micro-batches have a loss that is not finite, or no gradient",
+            f"the loss of {len(dead)} of the first {total} micro-batches is not finite",
             "look at the rows of these batches and at the loss function before any step is taken",
-            evidence=[f"batch {one['batch']}: loss {one['loss']:.4g}, gradient {one['gradient']:.4g}" for one in dead],
+            evidence=[f"batch {number}: loss {loss}" for number, loss in dead.items()],
             count=len(dead),
             total=total,
         )

@@ -1,0 +1,14 @@
+"""One fault breaks several laws: which of the others are broken."""
+
+from __future__ import annotations
+
+from truetune.auditing.audit import Audit
+
+FORWARD = ("padding-invariance", "batch-composition", "packing-isolation", "packed-alone", "activation-range")
+"""Laws without which a gradient can't be the same"""
+
+
+def broken(subject: Audit, *laws: str) -> bool:
+    """Was one of these laws measured, and is broken?"""
+    found = [law for name in laws if "value" in (law := subject.laws.get(name, {}))]
+    return any(not law["value"] <= law["tolerance"] for law in found)

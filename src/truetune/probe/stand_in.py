@@ -1,0 +1,78 @@
+"""A miniature in the place of a trainer's model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from truetune.errors import UsageError
+from truetune.probe import miniature
+from truetune.probe.observe import unwrapped
+from truetune.probe.rebind import rebind
+from truetune.probe.shrink import SHRUNK
+
+STATE = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_tokens")
+"""What of a trainer a step changes"""
+
+
+@contextmanager
+def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
+    """A miniature in the place of the trainer's model, as often as the trainer holds it.
+
+    In a process of our `own` a model that is one already stays.
+    """
+    model = trainer.model
+    inner = innermost(model)
+    if not hasattr(inner, "config"):
+        raise UsageError(f"a rehearsal needs a model of transformers, and {type(inner).__name__} has no configuration")
+    if own and getattr(inner.config, SHRUNK, False):
+        yield model
+        return
+    miniature.notes.clear()
+    miniature.real.clear()
+    small = rebuilt(model)
+    reference = getattr(trainer, "ref_model", None)
+    kept = {name: value for name, value in vars(trainer).items() if value is model or name in STATE}
+    handler = trainer.callback_handler.model
+    for name, value in kept.items():
+        if value is model or name == "model_wrapped":
+            setattr(trainer, name, small)
+        elif name == "_metrics":
+            trainer._metrics = copy.deepcopy(value)
+    if reference is not None:
+        trainer.ref_model = rebuilt(reference)
+    if trainer.optimizer is not None:
+        trainer.optimizer = None
+        trainer.create_optimizer()
+    trainer.callback_handler.model = small
+    try:
+        yield small
+    finally:
+        vars(trainer).update(kept)
+        trainer.callback_handler.model = handler
+
+
+def innermost(model: Any) -> Any:
+    """The model of transformers inside PEFT's and others'."""
+    model = unwrapped(model)
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def rebuilt(model: Any) -> Any:
+    """A miniature of a model in memory, with PEFT's adapters and what a trainer has put around its forward."""
+    inner = innermost(model)
+    small = miniature.miniature_of(inner)
+    rebind(inner, small)
+    for parameter, twin in zip(inner.parameters(), small.parameters(), strict=False):
+        twin.requires_grad_(parameter.requires_grad)
+    small.train(model.training)
+    if inner is unwrapped(model):
+        return small
+    from peft import get_peft_model
+
+    with suppress(Exception):
+        return get_peft_model(small, copy.deepcopy(model.active_peft_config))
+    miniature.note("the adapter is left out: the miniature's layers have other names")
+    return small

@@ -1,0 +1,313 @@
+"""Rules on batches (TT020-TT039): what makes each fire, and healthy runs of many shapes that keep them silent."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import peft
+import pytest
+import torch
+import transformers
+import trl
+from datasets import Dataset
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+import truetune
+from tests.auditing import tiny
+from tests.checks.pages.batch import of_ranks
+from truetune.checks.catalogue import find
+
+Rows = list[dict[str, Any]]
+BASE = tiny.tokenizer()
+CODES = tuple(f"TT0{number}" for number in range(20, 40))
+PROSE = [{"text": f"Town {i} lies at the sea, and its harbour is old. " * (1 + i % 3)} for i in range(16)]
+
+
+def found(run: Any, *, given: Any = None, **settings: Any) -> dict[str, Any]:
+    """Rule -> finding, of the rules tested here."""
+    settings = {"laws": "none", "batches": 8, **settings}
+    report = truetune.audit(run, given=given, select=list(CODES), **settings)
+    return {finding.rule: finding for finding in report.findings}
+
+
+def trainer(rows: Rows, model: Any = None, tokenizer: Any = None, collator: Any = None) -> transformers.Trainer:
+    """A plain Trainer over rows with ids and labels."""
+    tokenizer = tokenizer or BASE
+    collator = collator or transformers.DataCollatorForSeq2Seq(tokenizer)
+    return transformers.Trainer(model or tiny.model(), tiny.arguments(), collator, rows, processing_class=tokenizer)
+
+
+def changed(change: Callable[[dict[str, Any]], None], count: int = 8) -> Rows:
+    """Encoded chats, each after a change."""
+    rows = tiny.encoded(tiny.chats(count))
+    for row in rows:
+        change(row)
+    return rows
+
+
+def answer(row: dict[str, Any]) -> int:
+    """Where the answer of an encoded row begins."""
+    return next(i for i, label in enumerate(row["labels"]) if label != -100)
+
+
+def completions() -> Rows:
+    return [{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in tiny.chats()]
+
+
+def kto(rows: Rows | None = None) -> Any:
+    pairs = tiny.pairs()
+    rows = rows or [
+        {"prompt": p["prompt"], "completion": p["chosen"], "label": bool(i % 2)} for i, p in enumerate(pairs)
+    ]
+    return trl.KTOTrainer(
+        tiny.model(), ref_model=tiny.model(), args=tiny.arguments(trl.KTOConfig), processing_class=tiny.tokenizer(),
+        train_dataset=Dataset.from_list(rows),
+    )  # fmt: skip
+
+
+def orpo() -> Any:
+    return ORPOTrainer(
+        tiny.model(), args=tiny.arguments(ORPOConfig), train_dataset=Dataset.from_list(tiny.pairs()),
+        processing_class=tiny.tokenizer(),
+    )  # fmt: skip
+
+
+def lora() -> Any:
+    return tiny.sft(model_=peft.get_peft_model(tiny.model(), peft.LoraConfig(target_modules=["q_proj"])))
+
+
+def pretraining(*, grouped: bool, pad: str = "<|pad|>") -> Any:
+    """The LM collator on plain text, row by row or in blocks."""
+    tokenizer = tiny.tokenizer()
+    tokenizer.pad_token = pad
+    ids = [BASE(row["text"])["input_ids"] + [BASE.eos_token_id] for row in PROSE]
+    whole = [id for row in ids for id in row]
+    blocks = [whole[i : i + 32] for i in range(0, len(whole) - 32, 32)]
+    rows = [{"input_ids": row} for row in (blocks if grouped else ids)]
+    return trainer(rows, None, tokenizer, transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False))
+
+
+def left() -> Any:
+    tokenizer = tiny.tokenizer()
+    tokenizer.padding_side = "left"
+    return trainer(tiny.encoded(tiny.chats()), None, tokenizer)
+
+
+HEALTHY: dict[str, tuple[Callable[[], Any], Rows]] = {
+    "sft": (lambda: tiny.sft(tiny.chats(turns=2)), tiny.chats(turns=2)),
+    "completion only": (lambda: tiny.sft(completions()), completions()),
+    "packing": (lambda: tiny.sft(packing=True, max_length=128), tiny.chats()),
+    "packing of completions": (lambda: tiny.sft(completions(), packing=True, max_length=128), completions()),
+    "padding free": (lambda: tiny.sft(padding_free=True, max_length=None), tiny.chats()),
+    "seq2seq collator": (lambda: trainer(tiny.encoded(tiny.chats())), tiny.chats()),
+    "left padding, rotary": (left, tiny.chats()),
+    "text": (lambda: tiny.sft(PROSE), PROSE),
+    "text, wrapped": (lambda: tiny.sft(PROSE, packing=True, packing_strategy="wrapped", max_length=64), PROSE),
+    "text, grouped": (lambda: pretraining(grouped=True), PROSE),
+    "text, grouped, pad is stop": (lambda: pretraining(grouped=True, pad="<|im_end|>"), PROSE),
+    "text, row by row": (lambda: pretraining(grouped=False), PROSE),
+    "dpo": (tiny.dpo, tiny.pairs()),
+    "kto": (kto, []),
+    "lora": (lora, tiny.chats()),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_runs_are_silent(name: str) -> None:
+    make, given = HEALTHY[name]
+    assert found(make(), given=Dataset.from_list(given) if given else None, canary=True) == {}
+
+
+def test_orpo_appends_a_stop_token_of_its_own() -> None:
+    """TRL's experimental ORPO does so behind a template whose turns end with white space."""
+    finding = found(orpo(), given=Dataset.from_list(tiny.pairs()))["stop-token-twice-in-batch"]
+    assert (finding.severity, finding.count) == ("error", finding.total)
+
+
+def hidden(row: dict[str, Any]) -> None:
+    row["attention_mask"] = [int(label == -100) for label in row["labels"]]
+
+
+def pads_in_front(row: dict[str, Any]) -> None:
+    row["input_ids"][:0], row["labels"][:0] = [BASE.pad_token_id] * 3, [-100] * 3
+    row["attention_mask"] = [1] * len(row["labels"])
+
+
+def shifted_back(row: dict[str, Any]) -> None:
+    row["labels"] = [-100, *row["labels"][:-1]]
+
+
+def of_another_row(row: dict[str, Any]) -> None:
+    row["labels"] = [label if label == -100 else 500 + i for i, label in enumerate(row["labels"])]
+
+
+def two_stops(row: dict[str, Any]) -> None:
+    at = max(i for i, label in enumerate(row["labels"]) if label == BASE.eos_token_id)
+    for key in row:
+        row[key].insert(at, BASE.eos_token_id)
+
+
+def cut(row: dict[str, Any]) -> None:
+    for key in row:
+        row[key] = row[key][:26]
+
+
+BROKEN: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
+    "two stop tokens": (two_stops, "stop-token-twice-in-batch", "8 of 8 supervised answers"),
+    "cut, no limit named": (cut, "answers-cut-in-batch", "are cut at 26 tokens"),
+    "labels shifted back": (shifted_back, "double-label-shift", "1 before their place"),
+    "labels of nothing near": (of_another_row, "double-label-shift", "nor at one nearby"),
+    "attention hides answers": (hidden, "attention-mask-hides-text", "8 of 8 lines have attention 0"),
+    "pads in front, attended": (pads_in_front, "padding-inside-text", "are attended to"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_rows(name: str) -> None:
+    change, rule, message = BROKEN[name]
+    findings = found(trainer(changed(change)))
+    assert set(findings) == {rule}
+    assert message in findings[rule].message
+    assert findings[rule].cases
+
+
+def test_attention_mask_that_is_the_loss_mask_is_told() -> None:
+    def loss_mask(row: dict[str, Any]) -> None:
+        row["attention_mask"] = [int(label != -100) for label in row["labels"]]
+
+    finding = found(trainer(changed(loss_mask)))["attention-mask-hides-text"]
+    assert finding.evidence == ("the attention mask is the loss mask: the prompts are hidden",)
+
+
+def test_a_loss_of_ones_own_may_want_shifted_labels() -> None:
+    class Shifted(transformers.Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+            labels = inputs.pop("labels")
+            logits = model(**inputs).logits
+            return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    rows = changed(lambda row: row.update(labels=row["labels"][1:] + [-100]))
+    run = Shifted(
+        tiny.model(), tiny.arguments(), transformers.DataCollatorForSeq2Seq(BASE), rows, processing_class=BASE
+    )
+    assert found(run) == {}
+    assert "double-label-shift" in found(trainer(rows))
+
+
+def test_masked_language_labels_on_a_causal_model() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.add_special_tokens({"mask_token": "<|endoftext|>"})
+    torch.manual_seed(0)
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=True)
+    rows = [{"input_ids": row["input_ids"]} for row in tiny.encoded(tiny.chats())]
+    assert "double-label-shift" in found(trainer(rows, None, tokenizer, collator))
+
+
+def test_rows_longer_than_the_limit() -> None:
+    rows = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in tiny.encoded(tiny.chats())]
+    run = tiny.sft(rows, max_length=20, dataset_kwargs={"skip_prepare_dataset": True})
+    assert "are longer than the limit of 20 tokens" in found(run)["answers-cut-in-batch"].message
+
+
+def test_some_answers_cut_are_a_warning() -> None:
+    chats = tiny.chats(12)
+    chats[5]["messages"][1]["content"] += " and tomorrow" * 40
+    finding = found(tiny.sft(chats, max_length=64), given=Dataset.from_list(chats))["answers-cut-in-batch"]
+    assert (finding.severity, finding.count) == ("warning", 1)
+
+
+@pytest.mark.parametrize("positions", [None, "counting", "anew"])
+def test_packed_by_hand(positions: str | None) -> None:
+    """Two rows in a line: no positions, positions that go on, and ones that begin anew under a mask of ones."""
+    rows = tiny.encoded(tiny.chats())
+    packed: Rows = []
+    for one, two in zip(rows[::2], rows[1::2], strict=True):
+        line = {key: one[key] + two[key] for key in one}
+        if positions:
+            lengths = [len(one["labels"]), len(two["labels"])]
+            anew = [i for length in lengths for i in range(length)]
+            line["position_ids"] = anew if positions == "anew" else list(range(sum(lengths)))
+        line["attention_mask"] = [1] * len(line["labels"])
+        packed.append(line)
+    loader = torch.utils.data.DataLoader(packed, collate_fn=transformers.default_data_collator)
+    findings = found(tiny.model(), loader=loader, tokenizer=tiny.tokenizer(), given=Dataset.from_list(tiny.chats()))
+    assert "packed-without-boundaries" in findings
+    assert ("overrules" in findings["packed-without-boundaries"].message) == (positions == "anew")
+
+
+def test_pairs_with_different_prompts() -> None:
+    rows = []
+    for i, row in enumerate(tiny.pairs()):
+        other = [{"role": "user", "content": f"What is for dinner on day {i}?"}]
+        rows.append({"chosen": row["prompt"] + row["chosen"], "rejected": other + row["rejected"]})
+    collator = trl.trainer.dpo_trainer.DataCollatorForPreference(pad_token_id=BASE.pad_token_id)
+    ids = [{side: BASE.apply_chat_template(row[side], return_dict=False) for side in row} for row in rows]
+    batch = collator([{"prompt_ids": [], "chosen_ids": r["chosen"], "rejected_ids": r["rejected"]} for r in ids])
+    batch["completion_mask"][:, :10] = 0
+    run = tiny.dpo()
+    run.data_collator = lambda examples: copy.deepcopy(batch)
+    run.args.remove_unused_columns = False
+    assert "different prompts" in found(run)["pair-sides-not-comparable"].message
+
+
+def test_an_answer_shared_by_several_rows_is_no_matched_pair() -> None:
+    said = [{"role": "assistant", "content": "Yes."}]
+    rows = [{"prompt": row["prompt"], "completion": said, "label": i % 2 == 0} for i, row in enumerate(tiny.pairs())]
+    assert "kto-kl-from-matched-pair" not in found(kto(rows))
+
+
+@pytest.mark.parametrize("keys", [("labels",), ()])
+def test_ranks(keys: tuple[str, ...]) -> None:
+    """The same rows on both; or one without labels."""
+    rows = tiny.encoded(tiny.chats(4))
+    less = [{key: row[key] for key in row if key not in keys} for row in rows]
+    loaders = [torch.utils.data.DataLoader(r, collate_fn=transformers.default_data_collator) for r in (rows, less)]
+    same = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("same-rows-on-every-rank"))
+    step = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("ranks-out-of-step"))
+    assert (len(same), len(step)) == (1, len(keys))
+
+
+def test_rows_in_the_order_of_the_file() -> None:
+    rows = tiny.encoded(tiny.chats(80))
+    loader = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=transformers.DataCollatorForSeq2Seq(BASE))
+    findings = found(tiny.model(), loader=loader, tokenizer=tiny.tokenizer())
+    assert findings["rows-not-drawn-at-random"].severity == "info"
+    assert "in the order" in findings["rows-not-drawn-at-random"].message
+
+
+COLUMNS: dict[str, tuple[dict[str, Any], str | None]] = {
+    "weights": ({"weight": 0.5}, "warning"),
+    "reasoning": ({"reasoning": "One basket was opened, then another one."}, "warning"),
+    "long notes": ({"notes": "These are the notes of the keeper, who wrote them by the window."}, "info"),
+    "ids and dates": ({"id": "a-77", "url": "https://example.org/a/b/c", "date": "2026-01-02", "score": 0.5}, None),
+    "a copy of the question": ({"prompt": None}, None),
+    "tools written anew": ({"topic": "boxes, shelf, apples"}, None),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_never_used(name: str) -> None:
+    columns, severity = COLUMNS[name]
+    rows = tiny.chats()
+    for row in rows:
+        row |= {key: row["messages"][0]["content"] if value is None else value for key, value in columns.items()}
+    given = Dataset.from_list(rows)
+    run = tiny.sft([{"messages": row["messages"]} for row in rows])
+    findings = found(run, given=given)
+    assert {finding.severity for finding in findings.values()} == ({severity} if severity else set())
+    assert set(findings) <= {"columns-never-used"}
+
+
+def test_added_tokens_with_rows_that_can_change() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.add_tokens(["<call>"])
+    rows = tiny.chats()
+    for row in rows:
+        row["messages"][1]["content"] = "<call>" + row["messages"][1]["content"]
+    for more, fires in (({}, True), ({"trainable_token_indices": [len(tokenizer) - 1]}, False)):
+        model = tiny.model(len(tokenizer))
+        settings = peft.LoraConfig(target_modules=["q_proj"], **more)
+        findings = found(tiny.sft(rows, peft.get_peft_model(model, settings), tokenizer))
+        assert ("new-token-rows-not-trained" in findings) is fires

@@ -1,0 +1,115 @@
+"""`truetune rehearse`: a script's model becomes a miniature as it is loaded, and nothing of the run is left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from truetune.cli import commands
+from truetune.demo import TOKENIZER
+from truetune.errors import UsageError
+from truetune.rehearsal.commands import command_of
+
+SCRIPT = """
+import sys
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("model", dtype=torch.bfloat16, device_map="auto",
+                                             attn_implementation="flash_attention_2")
+tokenizer = AutoTokenizer.from_pretrained("model")
+rows = [{"messages": [{"role": "user", "content": f"Where is box {i}?"},
+                      {"role": "assistant", "content": f"Box {i} is on shelf {i + 3} <|im_end|> Or so."}]}
+        for i in range(1000)]
+arguments = SFTConfig("out", bf16=True, optim="adamw_8bit", report_to="wandb", push_to_hub=True, deepspeed=None,
+                      per_device_train_batch_size=2)
+data = Dataset.from_list(rows).map(lambda row: row).select(range(900))
+SFTTrainer(model, arguments, train_dataset=data, processing_class=tokenizer).train()
+raise SystemExit("the training was not stopped")
+"""
+
+
+def rehearse(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "truetune", "rehearse", "--laws", "none", "--rows", "3", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def model(folder: Path) -> None:
+    """A folder of tokenizer and config.json; no weights."""
+    target = folder / "model"
+    target.mkdir()
+    for file in TOKENIZER.iterdir():
+        target.joinpath(file.name).write_bytes(file.read_bytes())
+    config = json.loads(target.joinpath("config.json").read_text())
+    big = {"num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64,
+           "num_key_value_heads": 8, "head_dim": 128,
+           "quantization_config": {"quant_method": "bitsandbytes"}}  # fmt: skip
+    target.joinpath("config.json").write_text(json.dumps({**config, **big}))
+
+
+def test_a_script(tmp_path: Path) -> None:
+    model(tmp_path)
+    tmp_path.joinpath("train.py").write_text(SCRIPT)
+    done = rehearse(tmp_path, "-o", "report.json", "--format", "json", "--select", "TT07", "train.py")
+    assert done.returncode == 1, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "report.json", "train.py"]
+    assert "LlamaForCausalLM, 2 layers of width 128" in done.stderr
+    assert "data sets are cut to their first 256 rows" in done.stderr
+    assert "attention flash_attention_2 needs a GPU" in done.stderr
+    (finding,) = json.loads(tmp_path.joinpath("report.json").read_text())["findings"]
+    assert finding["rule"] == "stops-too-early"
+    assert finding["count"] == finding["total"] == 3
+
+
+def test_a_script_that_ends_before(tmp_path: Path) -> None:
+    done = rehearse(tmp_path, "--", sys.executable, "-c", "import sys; print('hello'); sys.exit(5)")
+    assert (done.returncode, done.stdout) == (5, "hello\n")
+    assert done.stderr == "truetune: nothing was rehearsed: no transformers Trainer reached train()\n"
+
+
+def test_own_settings(tmp_path: Path) -> None:
+    model(tmp_path)
+    rows = [{"messages": [{"role": "user", "content": f"Where is box {i}?"},
+                          {"role": "assistant", "content": f"Box {i} is on shelf {i + 3}."}]}
+            for i in range(8)]  # fmt: skip
+    tmp_path.joinpath("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tmp_path.joinpath("truetune.yaml").write_text("data: rows.jsonl\ntokenizer: model\n")
+    done = rehearse(tmp_path, "truetune.yaml")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("yes      yes") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("base_model: m\ndatasets:\n  - path: d.jsonl\n    type: chat_template\n", "axolotl is not installed here"),
+        ("stage: sft\nmodel_name_or_path: m\ndataset: d\ntemplate: qwen3\nfinetuning_type: full\n", "llamafactory-cli"),
+        ("compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\n", "expected"),
+    ],
+)
+def test_settings_of_others(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    with pytest.raises(Exception, match=said):
+        command_of((str(path),), tmp_path)
+    path.with_name("llamafactory-cli").touch()
+    path.with_name("axolotl").touch()
+    if "expected" not in said:
+        assert command_of((str(path),), tmp_path)[1:] == ["train", str(path)]
+
+
+def test_what_cannot_be_rehearsed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        command_of(("missing.yaml",), tmp_path)
+    assert command_of(("train.py", "--lr", "1"), tmp_path) == [sys.executable, "train.py", "--lr", "1"]
+    made = CliRunner().invoke(commands, ["rehearse", "--help"])
+    assert "before any weight is downloaded" in made.output

@@ -1,0 +1,149 @@
+"""An audit's report on every medium, from a record made by hand: no trainer is needed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import tests.report.test_html as html_tests
+import tests.report.test_sarif as sarif_tests
+from tests.report.conftest import HOSTILE
+from truetune.auditing.place import samples
+from truetune.checks.findings import Case, Finding
+from truetune.checks.report import AuditReport, Subject
+from truetune.demo import TOKENIZER
+from truetune.encoding.ledger import Ledger, ledger
+from truetune.probe.record import Record
+from truetune.render.probes import probes
+from truetune.render.rendering import Source
+from truetune.render.tokenizer import load
+from truetune.report.as_json import as_dict, to_json
+from truetune.report.audited import laws, rows, verdict
+from truetune.report.html import fragment, page
+from truetune.report.sarif import to_sarif
+from truetune.report.terminal import as_text
+from truetune.report.text import visible
+from truetune.spec.run import RunSpec
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
+DEMO = probes(load(str(TOKENIZER)), RunSpec())
+PAD = DEMO.tokenizer.special["pad"].id
+LAWS: dict[str, dict[str, Any]] = {
+    "padding-invariance": {"value": 2e-7, "tolerance": 1e-4, "unit": "relative difference", "evidence": {}},
+    "cache": {"value": float("nan"), "tolerance": 1e-4, "unit": "relative <b>", "evidence": {"x": [float("inf")]}},
+    "dpo-start": {"untested": "the trainer has no reference model"},
+}
+CANARY = ({"path": "messages[0].<i>", "role": "user", "text": "x", "seen": "context"},
+          {"path": "messages[1].content", "role": "assistant", "text": "y", "seen": "lost"})  # fmt: skip
+
+
+def audited(contents: list[str]) -> AuditReport:
+    """Two batches of one line of each content, asked and answered; the last stop token and a pad are wrong."""
+    given = [{"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text}]}
+             for text in contents]  # fmt: skip
+    written = [visible(DEMO.text(row["messages"]) or "") for row in given]
+    lines = [DEMO.tokenizer.backend.encode(text, add_special_tokens=False).ids for text in written]
+    width = max(map(len, lines)) + 1
+    ids = np.array([[*line, *[PAD] * (width - len(line))] for line in lines])
+    mask = np.array([[1] * len(line) + [0] * (width - len(line)) for line in lines])
+    mask[0, 1] = 0
+    labels = np.where(mask == 1, ids, -100)
+    labels[:, -1] = 5
+    facts = {
+        "rank": 0, "trainer": {"kind": "sft"}, "model": {}, "tokenizer": {"pad": PAD, "bos": None},
+        "data": {"given": {"rows": len(given)}, "prepared": {"rows": len(given)}, "numbers": list(range(len(given)))},
+        "batches": [{"indices": []}] * 2,
+    }  # fmt: skip
+    batch = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    placed = tuple(samples(Record(facts, [batch, batch], given), DEMO, frozenset(stop.id for stop in DEMO.stops)))
+    total = np.zeros((len(Source), 2), np.int64)
+    for sample in placed:
+        total += ledger(sample.source[~sample.padding], sample.supervised[~sample.padding]).counts
+    finding = Finding("stop-token-never-supervised", "TT001", "error", contents[0], contents[0], (contents[0],),
+                      (Case(f"batch 0: {contents[0]}"),))  # fmt: skip
+    return AuditReport(
+        spec=RunSpec(), subjects=(Subject("training run", f"own {contents[0]}", (("model", contents[0]),)),),
+        findings=(finding,), seconds=0.1, ledger=Ledger(total), samples=placed,
+        padding=sum(int(s.padding.sum()) for s in placed), notes=(contents[0],), laws=LAWS, canary=CANARY,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report() -> AuditReport:
+    return audited(["How many figs?", "Nine"])
+
+
+@pytest.fixture(scope="module")
+def hostile() -> AuditReport:
+    return audited(list(HOSTILE))
+
+
+def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
+    assert verdict(report).startswith(f"the loss is on {report.ledger.supervised:,} of {report.ledger.total:,} tokens")
+    assert "in 4 lines of 2 batches" in verdict(report)
+    found = rows(report)
+    assert sum(row.supervised for row in found[:-1]) == report.ledger.supervised
+    assert found[-1].key == "padding"
+    assert found[-1].supervised == 4
+    assert sum(row.hidden for row in found[:-1]) == 2
+    none = replace(report, samples=tuple(replace(s, labels=None) for s in report.samples))
+    assert verdict(none).startswith("the batches hold no labels")
+    assert verdict(replace(report, samples=())) == "no batch was seen"
+
+
+def test_broken_laws_stand_first(report: AuditReport) -> None:
+    assert [(law.name, law.holds) for law in laws(report)] == [("cache", False), ("padding-invariance", True)]
+
+
+def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
+    text = as_text(report)
+    for part in ("the loss is on", "not attended", "padding", "cache", "nan", "broken", "canary in", "lost",
+                 "1 law not tested", "note: How many figs?", "4 lines in"):  # fmt: skip
+        assert part in text
+    assert "the trainer has no reference model" not in text
+    assert "not tested: dpo-start: the trainer has no reference model" in as_text(report, verbose=True)
+    quiet = as_text(report, quiet=True)
+    assert "tokens by source" not in quiet
+    assert "TT001" in quiet
+
+
+def test_json_keeps_to_the_schema(report: AuditReport, hostile: AuditReport) -> None:
+    for made in (report, hostile):
+        value = json.loads(to_json(made), parse_constant=lambda name: pytest.fail(name))
+        jsonschema.validate(value, SCHEMA)
+        assert set(value["audit"]) == set(SCHEMA["properties"]["audit"]["properties"])
+        line = SCHEMA["properties"]["audit"]["properties"]["lines"]["items"]["properties"]
+        assert set(value["audit"]["lines"][0]) == set(line)
+    assert as_dict(report)["audit"]["laws"]["cache"]["value"] is None
+
+
+def test_sarif_keeps_to_the_standard(report: AuditReport, hostile: AuditReport) -> None:
+    for made in (report, hostile):
+        jsonschema.validate(json.loads(to_sarif(made)), sarif_tests.SARIF)
+
+
+def test_nothing_of_the_run_becomes_markup(hostile: AuditReport) -> None:
+    parsed = html_tests.Parsed(page(hostile))
+    assert parsed.tags <= html_tests.TAGS
+    assert not {"src", "style", "onerror", "href"} & set(parsed.attributes)
+    unseen = [c for c in page(hostile) if c not in "\n\N{NO-BREAK SPACE}" and visible(c) != c]
+    assert unseen == []
+    assert "<script>alert(1)</script>" in parsed.text
+
+
+def test_the_page_shows_each_place(report: AuditReport) -> None:
+    text, sample = page(report), report.samples[0]
+    assert fragment(report) in text
+    assert report._repr_html_() == fragment(report)
+    assert text.count('title="id ') == len(sample.ids) * 2
+    assert text.count("padding · supervised · must not be learned") == 2
+    assert "messages[1].content · supervised" in text
+    assert "not attended" in text
+    assert verdict(report) in html_tests.Parsed(text).text
+    assert text.count("<details") == 1 + 1 + 2
