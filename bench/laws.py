@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "laws.md"
-START, END = "<!-- law table -->", "<!-- end of law table -->"
+MARK = "<!-- law table -->"
+"""Stands before and behind the table"""
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,11 @@ def _times(a: float, b: float) -> str:
 
 
 def write(text: str, path: Path = PAGE) -> None:
-    """Put the table between its markers. Raises SystemExit where the page has none."""
-    page = path.read_text(encoding="utf-8")
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end):
-        raise SystemExit(f"{path} has no {START} ... {END}")
-    path.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+    """Put the table between its marks. Raises SystemExit where the page does not have two."""
+    parts = path.read_text(encoding="utf-8").split(MARK)
+    if len(parts) != 3:
+        raise SystemExit(f"{path}: expected {MARK} before and behind the table, found it {len(parts) - 1} times")
+    path.write_text(f"{parts[0]}{MARK}\n{text}\n{MARK}{parts[2]}", encoding="utf-8")
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ python -m bench.recitation            memorise 8 chats under each fault, recite 
 python -m bench.recitation --write    and write it into docs/recitation.md
 
 One tiny Llama (two layers of width 64, random weights, one seed) memorises 8 chats for 120 steps in a real trainer:
-TRL's SFTTrainer where the fault lives there, else transformers' Trainer. Then each answer is generated greedily from its
-prompt through the chat template. `truetune.audit` looks at the same trainer before its first step.
+TRL's SFTTrainer where the fault lives there, else transformers' Trainer. Then each answer is generated greedily from
+its prompt through the chat template. `truetune.audit` looks at the same trainer before its first step.
 """
 
 from __future__ import annotations

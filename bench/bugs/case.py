@@ -24,7 +24,6 @@ from truetune.spec.run import Severity
 
 CASES = Path(__file__).parent / "cases"
 LATER = {
-    "audit": "what reaches the loss in a real trainer",
     "sample": "what the tuned model writes",
 }
 """Stages that are not implemented yet; their cases are listed and not counted."""

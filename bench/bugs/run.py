@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -71,17 +72,21 @@ def truetune(arguments: list[str], folder: Path) -> Said:
         words = [*arguments[:middle], "--format", "json", *(("-o", str(report)) if runs else ("--quiet",))]
         command = [sys.executable, "-m", "truetune", *words, *arguments[middle:]]
         began = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(runs),
+            start_new_session=True,
+        )  # fmt: skip
         try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, env=environment(runs)
-            )
+            out, complaints = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
             return Said((), LIMIT, f"no answer in {LIMIT} s")
         seconds = time.perf_counter() - began
-        text = done.stdout if not runs else report.read_text("utf-8") if report.exists() else ""
-    if done.returncode not in (0, 1) or not text:
-        said = [line for line in done.stderr.splitlines() if line.startswith("truetune: ")] or [done.stderr[-300:]]
-        return Said((), seconds, f"exit code {done.returncode}: {said[-1].strip()}")
+        text = out if not runs else report.read_text("utf-8") if report.exists() else ""
+    if process.returncode not in (0, 1) or not text:
+        said = [line for line in complaints.splitlines() if line.startswith("truetune: ")] or [complaints[-300:]]
+        return Said((), seconds, f"exit code {process.returncode}: {said[-1].strip()}")
     return Said(tuple(json.loads(text)["findings"]), seconds)
 
 

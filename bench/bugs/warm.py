@@ -1,7 +1,8 @@
 """Training scripts run in forks of one warm process, which has imported torch, transformers, peft and trl already.
 
-A case that is run (`truetune run -- python train.py`) takes most of its time to import its libraries. Here each script
-runs in a fork of its own, up to the first step, with the same hook, record and rules as below the command, which `--processes` takes instead.
+Most of the time of a case that is run (`truetune run -- python train.py`) goes into importing its libraries. Here each
+script runs in a fork of its own, up to the first step, with the same hook, record and rules as below the command, which
+`--processes` takes instead.
 
 python -m bench.bugs.warm     a server: one line of JSON a request ({folder, words, seconds}), one line an answer
 """
@@ -26,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
-         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": "",
+         "AXOLOTL_DO_NOT_TRACK": "1"}  # fmt: skip
 ROOT = Path(__file__).parents[2]
 TOOLS = {"axolotl": ("TRUETUNE_AXOLOTL", "axolotl"), "llama_factory": ("TRUETUNE_LLAMAFACTORY", "llamafactory-cli")}
 """The variable that holds the Python of a tool's environment, and the tool beside it"""
@@ -134,7 +136,9 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     truetune.probe.session.tell = _reached
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            begin(json.dumps(_orders(words)), lambda name, act: act(), lambda act: act())
+            orders = json.dumps(_orders(words))
+            for package in ("datasets", "transformers"):
+                begin(orders, package, lambda name, act: act(), lambda act: act())
             runpy.run_path(script, run_name="__main__")
     except Reached as reached:
         return _judged(reached.args[0])

@@ -197,3 +197,66 @@ def test_any_row_can_be_placed_on_any_tokens(words: list[str], cut: int) -> None
     (sample,) = samples(found, DEMO, frozenset(stop.id for stop in DEMO.stops))
     assert len(sample.source) == len(sample.field) == len(sample.documents) == len(ids)
     assert sample.placed_by == "rendering"
+
+
+def test_rows_that_share_their_longest_text() -> None:
+    rule = "You count the fruit in boxes, and say nothing else but the number."
+    rows = [{"system": rule, "question": f"How many figs are in box number {i}?", "answer": f"Exactly {i}"}
+            for i in range(4)]  # fmt: skip
+    written = "".join(f"{row['system']}\n{row['question']}\n{row['answer']}{STOP}\n" for row in rows)
+    sample = line(written, *rows)
+    assert [(field.row, field.path) for field in sorted(sample.fields, key=lambda f: f.row)] == [
+        (i, path) for i in range(4) for path in sorted(rows[0], key=lambda p: -len(rows[0][p]))
+    ]
+    assert sample.documents.max() == 3
+    assert expected(sample).replace(" ", "") == "".join(f"{row['answer']}{STOP}".replace(" ", "") for row in rows)
+
+
+def test_tokens_more_than_the_rendering_are_not_expected() -> None:
+    row = {"messages": [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Hello back"}]}
+    chat = f"<|im_start|>user\nHi there{STOP}\n<|im_start|>assistant\nHello back{STOP}\n"
+    sample = line(f"{chat}{STOP}", row)
+    assert sample.placed_by == "rendering"
+    assert expected(sample) == f"Hello back{STOP}"
+    assert (sample.source == Source.STOP).sum() == 1
+    assert sample.documents.max() == 0
+
+
+def test_nothing_is_expected_of_pretraining() -> None:
+    rows = [{"text": f"Box {i} stands on the northern cliff, and holds {i} figs."} for i in range(4)]
+    end = DEMO.tokenizer.special["eos"].token
+    whole = "".join(row["text"] + end for row in rows)
+    for text in (whole, whole[20:-20], f"{whole} A", end + whole):
+        sample = line(text, *rows)
+        assert sample.expected is None
+        assert {Source(int(s)) for s in sample.source} <= {Source.TEXT, Source.STOP, Source.TEMPLATE}
+
+
+IDS = st.lists(st.sampled_from([0, 1, 2, 3, 40, 52, 300, 10**6]), min_size=6, max_size=6)
+BITS = st.lists(st.integers(0, 2), min_size=6, max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(IDS, min_size=2, max_size=2), st.lists(BITS, min_size=2, max_size=2),
+       st.lists(st.lists(st.integers(0, 5), min_size=6, max_size=6), min_size=2, max_size=2),
+       st.integers(0, 3), st.booleans(), st.sampled_from(["sft", "dpo", "kto"]))  # fmt: skip
+def test_any_batch_can_be_placed(
+    ids: list[list[int]], mask: list[list[int]], positions: list[list[int]], pad: int, flat: bool, kind: str
+) -> None:
+    batch = {"input_ids": torch.tensor(ids), "labels": torch.tensor(ids), "attention_mask": torch.tensor(mask),
+             "position_ids": torch.tensor(positions)}  # fmt: skip
+    if flat:
+        batch = {key: value[0] for key, value in batch.items()}
+    prepared = [[{"input_ids": line[:4]} for line in ids]] if kind == "kto" else None
+    found = record(TOKENIZER, pad, [batch], [{"text": "a b"}, {"x": ["y", None, 3]}], prepared, kind)
+    made = list(samples(found, DEMO, frozenset({2, 3})))
+    assert len(made) == (1 if flat else 2)
+    for sample in made:
+        text = ~sample.padding
+        assert ((sample.documents >= 0) == text).all()
+        inside = sample.documents[text]
+        assert sorted(set(inside.tolist())) == list(range(int(inside.max(initial=-1)) + 1))
+        assert sorted(inside.tolist()) == inside.tolist()
+        places = text.nonzero()[0]
+        assert not len(places) or len(places) == places[-1] - places[0] + 1
+        assert (sample.field < len(sample.fields)).all()

@@ -157,7 +157,7 @@ def test_following_changes_no_row_and_no_random_state() -> None:
         random.seed(1), np.random.seed(1), torch.manual_seed(1)
         rows = Dataset.from_list(tiny.chats(20)).shuffle()
         rows = rows.map(lambda row: {"drawn": random.random() + np.random.rand() + torch.rand(1).item()})
-        return rows.to_list(), random.getstate(), torch.get_rng_state().tolist()
+        return rows._fingerprint, rows.to_list(), random.getstate(), torch.get_rng_state().tolist()
 
     mine = prepared()
     methods = {name: getattr(Dataset, name) for name in ("map", "shuffle")}
@@ -173,6 +173,18 @@ def test_what_the_users_function_raises_on_the_canary_is_a_note() -> None:
     told = canaries(own(rows))
     assert told["fields"] == []
     assert "the canary was not taken: ValueError" in told["note"]
+
+
+@pytest.mark.usefixtures("followed")
+def test_texts_beside_ids_are_not_taken_for_lost() -> None:
+    rows = [{**ids, **chat} for ids, chat in zip(tiny.encoded(tiny.chats()), tiny.chats(), strict=True)]
+    for run in (own(Dataset.from_list(rows).select(range(6))), sft(rows)):
+        told = canaries(run, None if isinstance(run.train_dataset, list) else Dataset.from_list(rows))
+        assert (told["fields"], bool(told["note"])) == ([], True)
+
+
+def test_prepared_rows_are_prepared_again_where_none_are_given() -> None:
+    assert seen(sft(tiny.chats())) == dict.fromkeys(TURNS, LEARNED)
 
 
 def test_rows_tokenized_before_are_told() -> None:

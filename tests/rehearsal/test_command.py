@@ -104,7 +104,9 @@ def test_settings_of_others(text: str, said: str, tmp_path: Path, monkeypatch: p
     path.with_name("llamafactory-cli").touch()
     path.with_name("axolotl").touch()
     if "expected" not in said:
-        assert command_of((str(path),), tmp_path)[1:] == ["train", str(path)]
+        command = command_of((str(path),), tmp_path)
+        assert command[1:3] == ["train", str(path)]
+        assert str(tmp_path / "out") in " ".join(command)
 
 
 def test_what_cannot_be_rehearsed(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def _side(prefix: str) -> str:
 
 def _is_paired(arrays: Arrays, kind: str, rows: list[dict[str, Any]]) -> bool:
     """Are these the chosen lines, and then the rejected ones?"""
-    count = len(arrays["input_ids"])
+    count = len(arrays["input_ids"]) if arrays["input_ids"].ndim > 1 else 1
     if rows and any(rows):
         return count == 2 * len(rows) and any(key.startswith("rejected") for key in rows[0])
     return kind in PAIRED and count % 2 == 0
@@ -113,8 +113,9 @@ def _behind_prompt(batch: Arrays, answer: Arrays) -> Arrays:
 
 
 def _lines(number: int, stream: Stream, given: Given, pads: Pads) -> Iterator[Line]:
-    arrays = {key: value[None] if value.ndim == 1 and key in ("input_ids", "labels", "position_ids") else value
-              for key, value in stream.arrays.items()}  # fmt: skip
+    size = stream.arrays["input_ids"].shape
+    flat = len(size) == 1
+    arrays = {key: value[None] if flat and value.shape == size else value for key, value in stream.arrays.items()}
     ids = arrays["input_ids"].astype(np.int64)
     known = [_ids_of(row, stream.side) for row in given.rows]
     alone = len(known) == len(ids)

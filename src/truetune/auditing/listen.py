@@ -7,8 +7,9 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ class Ear:
             self._open = False
             for group in self._groups.values():
                 self._conclude(group)
+        with suppress(OSError, EOFError):
+            Client(self.address, authkey=self.authkey).close()  # wakes the thread, which ends then
         self._listener.close()
 
     def _listen(self) -> None:
@@ -59,6 +62,8 @@ class Ear:
                 connection = self._listener.accept()
             except Exception:  # one that knows no key, or the listener's end
                 continue
+            if not self._open:
+                return connection.close()
             threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
 
     def _hear(self, connection: Connection) -> None:

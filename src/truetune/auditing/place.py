@@ -77,6 +77,7 @@ class Placer:
         )
 
     def samples(self) -> Iterator[Sample]:
+        """Its lines, in order."""
         for line, near in zip(self.lines, self._near, strict=True):
             yield self._sample(line, near)
 
@@ -109,23 +110,23 @@ class Placer:
         at, begun = part.start, False
         for match in matches:
             start, end = part.start + match.start, part.start + match.end
-            if not self._is_extra(line, at, start, made, begun):
+            if not self._is_extra(line, at, start, made, match, begun=begun):
                 self._unrendered(line, Part(at, start, part.rows, None), made, begun=begun)
                 begun = True
             self._rendered(line, start, match, made)
             made.starts[start] |= begun
             at, begun = end, True
-        if not (matches and self._is_extra(line, at, part.end, made, begun)):
+        if not (matches and self._is_extra(line, at, part.end, made, matches[-1], begun=begun)):
             self._unrendered(line, Part(at, part.end, part.rows, part.hint), made, begun=begun)
 
-    def _is_extra(self, line: Line, start: int, end: int, made: Placed, begun: bool) -> bool:
+    def _is_extra(self, line: Line, start: int, end: int, made: Placed, match: Match, *, begun: bool) -> bool:
         """Is this nothing, or a BOS or two more tokens than the rendering beside it has? They are not expected."""
         extra = line.ids[start:end]
-        if (begun and len(extra) <= EXTRA) or (extra == self.bos).all():
-            made.source[start:end][extra == self.bos] = Source.BOS
-            made.known[start:end] = True
-            return True
-        return False
+        if start < end and (match.example.plain or not ((begun and end - start <= EXTRA) or (extra == self.bos).all())):
+            return False
+        made.source[start:end][extra == self.bos] = Source.BOS
+        made.known[start:end] = True
+        return True
 
     def _rendered(self, line: Line, start: int, match: Match, made: Placed) -> None:
         example, end = match.example, start + match.end - match.start

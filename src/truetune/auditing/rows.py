@@ -75,7 +75,7 @@ class Rows:
         return sorted((row for row, size in found.items() if size), key=lambda row: (-found[row], row != hint))
 
     def _anchors(self, text: Text, order: list[int]) -> list[tuple[int, int, int]]:
-        """(start, end, row) of every place of each row's most telling text, by place; its other texts hold no anchor."""
+        """(start, end, row) of each place of each row's most telling text, by place; its other texts hold no anchor."""
         made, held = [], []
         for row in order:
             wanted = next((t for t in self._telling(row) if t in text.text), None)

@@ -53,12 +53,15 @@ class Text:
         self.taken = bytearray(len(text))
 
     def is_free(self, start: int, end: int) -> bool:
+        """Is nothing placed there yet?"""
         return 1 not in self.taken[start:end]
 
     def take(self, start: int, end: int) -> None:
+        """Place something there."""
         self.taken[start:end] = b"\x01" * (end - start)
 
     def free(self, start: int, end: int) -> None:
+        """Undo it."""
         self.taken[start:end] = bytes(end - start)
 
     def inside(self, spot: Spot) -> NDArray[np.int64]:

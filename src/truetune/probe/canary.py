@@ -10,12 +10,18 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.probe.marks import Mark, marked
+from truetune.probe.marks import Mark, marked, tokenized
 from truetune.probe.still import still
 from truetune.probe.twins import install as install
 from truetune.probe.twins import quiet, twin_of
 
-TOKENIZED = "the rows were tokenized before the trainer saw them, so no field can be followed; run it with --canary"
+TOKENIZED = (
+    "the rows were tokenized before the trainer saw them, so no field can be followed; `truetune run --canary` follows "
+    "data sets of `datasets` from the program's start"
+)
+SEVERAL = (
+    "with several processes a canary is sent by `truetune run --canary` alone: the preparation waits for all of them"
+)
 LIMITS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
 PREFIXES = ("", "chosen_", "rejected_", "prompt_", "completion_")
 
@@ -41,9 +47,8 @@ class Line(NamedTuple):
 def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
     """What becomes of each text of a copied row: {"fields": [{path, role, text, seen}], "formatted", "note"}, as JSON.
 
-    `seen` is supervised, context, cut (it reaches into the length limit) or lost; `formatted` are
-    the paths that the formatting function writes. The run itself is not changed; what
-    its own code raises on the canary is told in `note`.
+    `seen` is supervised, context, cut (it reaches into the length limit) or lost; `formatted` are the paths that the
+    formatting function writes. The run itself is not changed; what its own code raises on the canary is told in `note`.
     """
     if trainer is None or getattr(trainer, "train_dataset", None) is None:
         return {"fields": [], "note": "canaries need a trainer with a data set"}
@@ -69,16 +74,22 @@ def _prepared(trainer: Any, given: Any) -> Prepared:
     row = next(iter(source), None) if not isinstance(source, Iterator) else None
     if not isinstance(row, Mapping):
         return Prepared(None, note="no row of the data can be copied")
-    canary, marks = marked(dict(row))
-    made = getattr(trainer, "_prepare_dataset", None)
+    made, done = getattr(trainer, "_prepare_dataset", None), tokenized(row)
+    lost = twin.note if twin is not None else TOKENIZED
+    if done and (given is not None or made is None):
+        return Prepared(None, note=lost)
+    canary, marks = marked({name: value for name, value in row.items() if name not in done})
+    if marks and made is not None and getattr(trainer.args, "world_size", 1) > 1:
+        return Prepared(None, note=SEVERAL)
     if marks and made is not None and not getattr(trainer, "_skip_prepare_dataset", False):
         import datasets
 
-        table = datasets.Dataset.from_list([canary], features=getattr(source, "features", None))
+        features = None if done else getattr(source, "features", None)
+        table = datasets.Dataset.from_list([canary], features=features)
         return Prepared(made(**_arguments(trainer, made, table)), marks, (canary,))
     if marks and (given is None or set(row) == set(next(iter(trainer.train_dataset)))):
         return Prepared([canary], marks, (canary,))
-    return Prepared(None, note=twin.note if twin is not None else TOKENIZED)
+    return Prepared(None, note=lost)
 
 
 def _formatted(trainer: Any, made: Prepared) -> list[str]:
@@ -156,6 +167,7 @@ class Spelling:
 
 
 def bare(text: str) -> str:
+    """A text without white space and case."""
     return "".join(text.split()).casefold()
 
 

@@ -37,6 +37,15 @@ def marked(row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Mark, ...]]:
     return _copied(row, "", "", max(min(KEPT, ALL // max(texts, 1)), 40), marks), tuple(marks)
 
 
+def tokenized(row: Mapping[str, Any]) -> set[str]:
+    """Columns that hold ids or labels already: the texts beside them are read by no one any more."""
+    return {
+        name
+        for name, value in row.items()
+        if name.endswith(("_ids", "labels")) and isinstance(value, list) and value and isinstance(value[0], int)
+    }
+
+
 def _copied(value: Any, path: str, role: str, kept: int, marks: list[Mark]) -> Any:
     if isinstance(value, str) and _is_prose(value):
         marks.append(Mark(path, role, _string(next(_numbers))))

@@ -74,11 +74,19 @@ def _part(example: Example, given: Asked | None, tokenizer: Any, stops: set[int]
     elif start >= len(prompt) and ids[start - len(prompt) : start] == prompt:
         kind = "inside"
     end = next((i for i in range(len(trained), len(ids)) if ids[i] in stops), len(ids))
+    if given is not None and labels is not None:
+        trained = ids[: _learned(labels, len(trained), end, _place(ids, given.answer.strip(), tokenizer))]
     gold = ids[len(trained) : end]
     if not prompt or not gold:
         return None
     reference = given.answer if given is not None else tokenizer.decode(gold, skip_special_tokens=True)
     return Part(example, given, trained, prompt, gold, reference, kind, end < len(ids))
+
+
+def _learned(labels: list[int], start: int, end: int, answer: int | None) -> int:
+    """Where the labels of an answer begin, if the template's own text before it is left out of the loss."""
+    first = next((i for i in range(start, end) if labels[i] != -100), start)
+    return first if answer is not None and first <= answer else start
 
 
 def _start(

@@ -36,14 +36,14 @@ def rehearse(
     orders, started = orders or {}, time.perf_counter()
     folder = Path(folder or tempfile.mkdtemp(prefix="truetune-"))
     own = orders.get("mode") == "rehearse"
-    given = next((data for data in (given, *(thrift.seen if own else ())) if questions_of(data)), given)
     with ready(trainer, loader) as (loader, tokenizer), stand_in(trainer, own) as model:
         record = observe(
             folder, model=model, loader=loader, tokenizer=tokenizer, trainer=trainer, given=given,
             count=orders.get("batches", 8),
         )  # fmt: skip
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-        record.facts["recitation"] = _rehearsed(trainer, model, loader, tokenizer, given, orders, record, started)
+        raw = next((data for data in (given, *(thrift.seen if own else ())) if questions_of(data)), given)
+        record.facts["recitation"] = _rehearsed(trainer, model, loader, tokenizer, raw, orders, record, started)
     record.facts["notes"] += miniature.notes
     return record
 

@@ -25,7 +25,7 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
         "group": [os.environ.get("MASTER_PORT"), os.getppid() if world > 1 else os.getpid(), number],
     }
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir()
         write(_record(trainer, loader, given, {**orders, "folder": str(folder)}), folder)
     except Exception as error:
         message["failed"] = f"{type(error).__name__}: {error}"

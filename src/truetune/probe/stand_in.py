@@ -28,6 +28,9 @@ def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
     if not hasattr(inner, "config"):
         raise UsageError(f"a rehearsal needs a model of transformers, and {type(inner).__name__} has no configuration")
     if own and getattr(inner.config, SHRUNK, False):
+        for held in (model, getattr(trainer, "ref_model", None)):
+            if held is not None:
+                held.float()
         yield model
         return
     miniature.notes.clear()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.probe.marks import Mark, marked
+from truetune.probe.marks import Mark, marked, tokenized
 
 MIRRORED = ("map", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast", "cast_column",
             "flatten", "with_format", "with_transform")  # fmt: skip
@@ -55,13 +55,14 @@ def twin_of(dataset: Any) -> Twin | None:
 
 
 def plant(dataset: Any) -> Twin | None:
-    """The twin of a data set, made of its first row where it has none; None where the row holds no text."""
+    """The twin of a data set, made of its first row; None where that holds no text, or ids already."""
     if (there := twin_of(dataset)) is not None:
         return there
     if not len(dataset):
         return None
-    row, marks = marked(type(dataset).with_format(dataset, None)[0])
-    if not marks:
+    first = type(dataset).with_format(dataset, None)[0]
+    row, marks = marked(first)
+    if not marks or tokenized(first):
         return None
     twin = Twin(type(dataset).from_list([row], features=dataset.features), marks, (row,))
     _twins[dataset] = twin

@@ -35,13 +35,16 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
     if kind not in TOOLS:
         raise UsageError(f"{path}: this is {NAMES[kind]}; expected a command after --, or the settings of truetune, "
                          "Axolotl, LLaMA-Factory or TRL")  # fmt: skip
-    arguments = _arguments(kind, read_config(path))
+    arguments = _arguments(kind, read_config(path), work)
     return [_tool(TOOLS[kind], arguments, path), *arguments]
 
 
-def _arguments(kind: str, config: Config) -> list[str]:
-    if kind != "trl":
-        return ["train", config.path]
+def _arguments(kind: str, config: Config, work: Path) -> list[str]:
+    """With what the program writes before it trains put into `work`."""
+    if kind == "axolotl":
+        return ["train", config.path, "--output-dir", str(work / "out"), "--dataset-prepared-path", str(work / "rows")]
+    if kind == "llama-factory":
+        return ["train", config.path, f"output_dir={work / 'out'}"]
     method = config.spec.training.method
     if method not in METHODS:
         raise UsageError(f"{config.path}: TRL has no command for {method}: rehearse your script, "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from truetune.checks.audit import AuditReport
 from truetune.checks.audit import audit as judge
+from truetune.checks.recitation.recited import UNLEARNED
 from truetune.probe.record import Record
 from truetune.spec.run import RunSpec
 
@@ -55,8 +56,10 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
     """Judge what a rehearsal recorded. Raises TokenizerError or TemplateError where its tokenizer can't be read."""
     audited = judge(records, spec)
     found: dict[str, Any] = records[0].facts.get("recitation", {})
+    taken = {field.name: getattr(audited, field.name) for field in fields(audited)}
+    taken["notes"] = (*audited.notes, *_unjudged(found))
     return RehearsalReport(
-        **{field.name: getattr(audited, field.name) for field in fields(audited)},
+        **taken,
         recited=tuple(
             Recited(row["number"], row["question"], row["reference"], row["said"], row["recited"], row["stopped"])
             for row in found.get("rows", ())
@@ -65,6 +68,19 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
         losses=tuple(found.get("loss", ())),
         miniature=_miniature(found),
     )
+
+
+def _unjudged(found: dict[str, Any]) -> Iterator[str]:
+    """Why answers were not judged, where the miniature did not learn the rows."""
+    losses, of_labels = found.get("loss", ()), found.get("label_loss")
+    if not found.get("rows") or not losses:
+        return
+    if not found["fell"]:
+        yield (f"the rows were learned in part only (loss {losses[0]:.2g} to {losses[-1]:.2g} in {len(losses)} steps): "
+               "their answers are not judged")  # fmt: skip
+    elif of_labels is not None and of_labels > UNLEARNED:
+        yield (f"this loss can be low ({losses[-1]:.2g}) where the labels are not learned (their cross-entropy is "
+               f"{of_labels:.2g}): answers are not judged")  # fmt: skip
 
 
 def _miniature(found: dict[str, Any]) -> str:

@@ -252,6 +252,13 @@ def test_pairs_with_different_prompts() -> None:
     assert "different prompts" in found(run)["pair-sides-not-comparable"].message
 
 
+def test_a_row_left_over_is_its_own_mismatch() -> None:
+    """TRL rotates the answers within each map batch: the ninth of nine rows keeps its own."""
+    rows = [{"prompt": p["prompt"], "completion": p["chosen"], "label": True} for p in tiny.pairs(9)]
+    finding = found(kto(rows))["kto-kl-from-matched-pair"]
+    assert (finding.severity, finding.count, finding.total) == ("warning", 1, 9)
+
+
 def test_an_answer_shared_by_several_rows_is_no_matched_pair() -> None:
     said = [{"role": "assistant", "content": "Yes."}]
     rows = [{"prompt": row["prompt"], "completion": said, "label": i % 2 == 0} for i, row in enumerate(tiny.pairs())]

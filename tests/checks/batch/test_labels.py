@@ -16,8 +16,8 @@ from tests import parts
 from tests.auditing import tiny
 
 RULES = ("TT00", "TT01")
-Run = tuple[Any, list[dict[str, Any]]]
-"""A trainer, and the rows it was made of"""
+Run = tuple[Any, list[dict[str, Any]] | None]
+"""A trainer, and the rows it was made of, where they are at hand"""
 
 
 def found(trainer: Any, rows: list[dict[str, Any]] | None) -> list[tuple[str, str]]:
@@ -82,6 +82,13 @@ def lora() -> Run:
     return trainer, rows
 
 
+def text_with_markers() -> Run:
+    rows = [
+        {"text": f"<|im_start|>user\nHow many figs?<|im_end|>\n<|im_start|>assistant\nThere are {i}."} for i in range(8)
+    ]
+    return sft(rows)
+
+
 def ended(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     tokenizer = tiny.tokenizer()
     return [{"input_ids": tokenizer(row["text"] + tokenizer.eos_token)["input_ids"]} for row in rows]
@@ -106,6 +113,7 @@ HEALTHY: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
     "text": (lambda: sft(texts()), []),
     "text, packed": (lambda: sft(texts(), packing=True, max_length=64), []),
     "text, cut anywhere": (lambda: sft(texts(), packing=True, packing_strategy="wrapped", max_length=64), []),
+    "text that holds the markers of turns": (text_with_markers, []),
     "text through the LM collator": (lambda: plain(lm, texts(), ended(texts())), []),
     "masked": (lambda: plain(SEQ2SEQ, CHATS, tiny.encoded(CHATS)), []),
     "masked, several turns": (lambda: plain(SEQ2SEQ, TURNS, tiny.encoded(TURNS)), []),
@@ -173,7 +181,42 @@ def _cut_off(ids: list[int], labels: list[int], first: int, end: int) -> None:
     del ids[end - 1 :], labels[end - 1 :]
 
 
+def without_labels() -> Any:
+    """TRL's trainer, whose labels are lost behind its own preparation."""
+    trainer = tiny.sft(split(CHATS))
+    trainer.train_dataset = trainer.train_dataset.select_columns(["input_ids"])
+    return trainer
+
+
+def padded() -> Any:
+    """Rows of one length through the LM collator."""
+    tokenizer, made = tiny.tokenizer(), tiny.encoded(CHATS)
+    longest = max(len(row["input_ids"]) for row in made)
+    for row in made:
+        gap = longest - len(row["input_ids"])
+        row["attention_mask"] = [1] * len(row["input_ids"]) + [0] * gap
+        row["input_ids"] += [tokenizer.pad_token_id] * gap
+        row["labels"] += [-100] * gap
+    return plain(lm, CHATS, made)[0]
+
+
+def other_end() -> Run:
+    """The rows write the turns themselves, and end their answers with another stop token than the template."""
+    tokenizer = tiny.tokenizer()
+    rows = split(CHATS)
+    texts_ = [
+        {
+            "prompt": tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False),
+            "completion": row["completion"][0]["content"],
+        }
+        for row in rows
+    ]
+    tokenizer.eos_token = "<|endoftext|>"
+    return tiny.sft(texts_, tokenizer_=tokenizer), texts_
+
+
 FAULTS: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
+    "another stop token than the template's": (other_end, [("eos-not-appended", "warning")]),
     "stop tokens masked": (lambda: edited(_no_stop), [("stop-token-never-supervised", "error")]),
     "no stop tokens": (lambda: edited(_cut_off), [("eos-not-appended", "error")]),
     "nothing learned": (lambda: edited(_nothing), [("line-without-label", "error")]),
@@ -203,6 +246,12 @@ FAULTS: dict[str, tuple[Callable[[], Run], list[tuple[str, str]]]] = {
         ),
         [("loss-mask-dropped", "error")],
     ),
+    "the header of plain ids": (lambda: (edited(_header)[0], None), [("header-or-role-tokens-supervised", "warning")]),
+    "a mask lost before the collator": (
+        lambda: (without_labels(), split(CHATS)),
+        [("loss-mask-dropped", "error")],
+    ),
+    "rows that are padded already": (lambda: (padded(), None), [("labels-overwritten-by-collator", "error")]),
     "strings on a chat model": (
         lambda: sft([{"prompt": "How many figs?\n", "completion": f"There are {i}."} for i in range(8)]),
         [("template-never-applied", "warning")],

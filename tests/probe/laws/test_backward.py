@@ -14,6 +14,7 @@ import trl
 from datasets import Dataset
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
+import truetune
 from tests.auditing import tiny
 from truetune.auditing.here import record_of
 
@@ -177,6 +178,35 @@ def test_the_accumulated_gradient_is_that_of_a_real_step() -> None:
         real.append(losses(trainer(kind=Mean, rows=rows, max_grad_norm=1e9, **settings))[0][1])
     assert found["evidence"]["ratio"] == pytest.approx(real[1] / real[0], rel=1e-4)
     assert found["value"] > 1000 * found["tolerance"]
+
+
+def test_broken_in_bfloat16_is_far_beyond_its_tolerance() -> None:
+    found = measured(trainer(kind=Mean, bf16=True), "gradient-accumulation", "process-count")
+    assert found["gradient-accumulation"]["value"] > 10 * found["gradient-accumulation"]["tolerance"] == 1.0
+    assert found["process-count"]["value"] > 2 * found["process-count"]["tolerance"]
+    other = preference(ref_model=None, model=lora(tiny.model().to(torch.bfloat16), init_lora_weights=False), bf16=True)
+    other.ref_model = tiny.model(seed=3).to(torch.bfloat16)
+    trl.trainer.utils.add_fused_lm_head(other.ref_model)
+    assert measured(other, "dpo-start")["dpo-start"]["value"] > 0.05
+
+
+def test_one_fault_is_one_finding() -> None:
+    class MeanOfMeans(transformers.Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+            logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1]
+            labels = inputs["labels"][:, 1:]
+            each = torch.nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+            return (each.sum(1) / (labels != -100).sum(1)).mean()
+
+    laws = ("gradient-accumulation", "process-count", "loss-weights", "loss-targets")
+    rules = [
+        "accumulated-gradient-differs",
+        "gradient-depends-on-process-count",
+        "tokens-weigh-unequally",
+        "loss-learns-other-targets",
+    ]
+    found = truetune.audit(trainer(kind=MeanOfMeans), laws=laws, select=rules).findings
+    assert [finding.rule for finding in found] == ["accumulated-gradient-differs"]
 
 
 def test_each_mask_of_the_loss_is_seen_through_a_fused_head() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -66,18 +67,18 @@ def recognised(audit: Audit) -> list[Sample]:
 
 def answers(sample: Sample, stops: frozenset[int]) -> list[Answer]:
     """In order. Plain text has none."""
-    found: list[Answer] = []
     if sample.expected is None:
-        return found
-    for document in np.unique(sample.documents[sample.documents != PAD]).tolist():
-        runs = [
-            (start, end)
-            for start, end in stretches(sample.expected & (sample.documents == document))
-            if np.isin(sample.source[start:end], CONTENT).any()
-        ]
-        for turn, (start, end) in enumerate(runs):
+        return []
+    owner = np.where(sample.expected, sample.documents, PAD)
+    content = np.isin(sample.source, CONTENT)
+    edges = np.flatnonzero(np.diff(owner, prepend=PAD - 1, append=PAD - 1)).tolist()
+    runs = [run for run in pairwise(edges) if owner[run[0]] != PAD and content[slice(*run)].any()]
+    found: list[Answer] = []
+    for document, turns in groupby(runs, lambda run: int(owner[run[0]])):
+        mine = list(turns)
+        for turn, (start, end) in enumerate(mine):
             stop = _stop(sample, start, end, stops)
-            last = turn == len(runs) - 1
+            last = turn == len(mine) - 1
             found.append(Answer(sample, document, turn, start, end if stop is None else min(end, stop), stop, last))
     return found
 

@@ -41,10 +41,11 @@ There is no automatic fix: whether a column belongs into the prompt is your deci
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.auditing.audit import Audit
+from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
@@ -90,7 +91,7 @@ def _unused(audit: Audit) -> dict[str, str]:
     """Columns of which no text is in the lines of its row, in none of the recognised rows; with one of their texts."""
     lines: dict[tuple[int, int], list[str]] = {}
     for sample in audit.samples:
-        for row in {found.row for found in sample.fields if len(found.text.strip()) >= RECOGNISED}:
+        if (row := _row(sample)) is not None:
             lines.setdefault((sample.rank, row), []).append(_plain(sample.text(0, len(sample.ids))))
     seen: set[str] = set()
     texts: dict[str, str] = {}
@@ -102,6 +103,15 @@ def _unused(audit: Audit) -> dict[str, str]:
                     if column not in seen and any(_stands_in(text, line) for line in mine):
                         seen.add(column)
     return {name: text for name, text in texts.items() if name not in seen and name not in QUIET}
+
+
+def _row(sample: Sample) -> int | None:
+    """The given row of which most stands in a line; rows share phrases."""
+    found: Counter[int] = Counter()
+    for text in sample.fields:
+        found[text.row] += len(text.text.strip())
+    (row, length), *_ = found.most_common(1) or [(0, 0)]
+    return row if length >= RECOGNISED else None
 
 
 def _texts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -79,14 +79,13 @@ class PaddingInsideText(BatchRule):
 
 
 def _wrong(sample: Sample, pad: int) -> list[int]:
-    """Pads with text of their document on both sides; pads before all text where they are attended to."""
-    text = np.flatnonzero(sample.ids != pad)
+    """Pads with text of one document on both sides; pads before all text where they are attended to."""
+    text = np.flatnonzero((sample.ids != pad) & ~sample.padding)
     if not len(text):
         return []
-    inside = [
-        int(i)
-        for i in np.flatnonzero(sample.ids == pad)
-        if text[0] < i < text[-1] and not (sample.positions is not None and (sample.positions[i : text[-1]] == 0).any())
-    ]
-    before = np.flatnonzero(sample.attended[: text[0]]).tolist()
-    return before + inside
+    pads = np.flatnonzero(sample.ids == pad)
+    pads = pads[(pads > text[0]) & (pads < text[-1])]
+    behind = np.searchsorted(text, pads)
+    inside = pads[sample.documents[text[behind - 1]] == sample.documents[text[behind]]]
+    before = np.flatnonzero(sample.attended[: text[0]] & (sample.ids[: text[0]] == pad))
+    return [*before.tolist(), *inside.tolist()]

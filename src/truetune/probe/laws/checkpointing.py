@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
 from truetune.probe.laws.forward import documents, logits_of
-from truetune.probe.laws.tolerance import tolerance
+from truetune.probe.laws.tolerance import inputs_of, tolerance
 
 COST: Cost = "quick"
 LONGEST = 128
@@ -30,13 +29,11 @@ def measure(trial: Trial) -> Measured:
     if not _on(model):
         _enable(model, trial)
     row = documents(trial)[0][None, :LONGEST]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        loss, gradients = _backward(model, row)
-        for module in model.modules():
-            if "gradient_checkpointing" in vars(module):
-                module.gradient_checkpointing = False
-        plain_loss, plain = _backward(model, row)
+    loss, gradients = _backward(model, row)
+    for module in model.modules():
+        if "gradient_checkpointing" in vars(module):
+            module.gradient_checkpointing = False
+    plain_loss, plain = _backward(model, row)
     if all(g is None for g in plain.values()):
         raise Untested("no parameter is trained")
     lost = [name for name, gradient in plain.items() if gradient is not None and gradients[name] is None]
@@ -69,7 +66,8 @@ def _enable(model: Any, trial: Trial) -> None:
 def _backward(model: torch.nn.Module, row: torch.Tensor) -> tuple[float, Gradients]:
     model.train()
     torch.manual_seed(0)
-    found = logits_of(model(input_ids=row, attention_mask=torch.ones_like(row)))
+    inputs = {"input_ids": row, "attention_mask": torch.ones_like(row), "use_cache": False}
+    found = logits_of(model(**inputs_of(inputs, model)))
     loss = torch.nn.functional.cross_entropy(found[0, :-1].float(), row[0, 1:])
     if loss.requires_grad:
         loss.backward()  # type: ignore[no-untyped-call]

@@ -33,12 +33,12 @@ def logits(
     """
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Untested("the model is an encoder-decoder")
-    given = inputs_of(dict(inputs), model)
+    given = inputs_of({**({"use_cache": False} if training else {}), **inputs, **more}, model)
     partly = keep is not None and "logits_to_keep" in inputs_of({"logits_to_keep": 0}, model)
     model.train(training)
     torch.manual_seed(seed or 0)
     with torch.no_grad(), no_dropout(model) if seed is None else nullcontext():
-        out = model(**given, **({"logits_to_keep": keep} if partly else {}), **more)
+        out = model(**given, **({"logits_to_keep": keep} if partly else {}))
     found = logits_of(out)
     if keep is not None and not partly:
         found = found[:, keep.to(found.device)]

@@ -80,8 +80,10 @@ def rounding(trial: Trial) -> torch.dtype:
 
 
 def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
-    """The loss of one micro-batch. Raises Untested where it is no tensor of one value."""
+    """The loss of one micro-batch. Raises Untested where it can't be computed alone, or is not one number."""
     refuse_generators(trial)
+    if getattr(trial.trainer, "is_fsdp_enabled", False):
+        raise Untested("the weights are spread over processes (FSDP)")
     with autocast(trial):
         made = trial.loss(trial.model, dict(batch))
     made = made[0] if isinstance(made, tuple) else made

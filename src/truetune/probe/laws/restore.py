@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,9 +22,11 @@ _ABSENT: Any = object()
 
 @contextmanager
 def as_before(*models: Any, trainer: Any = None) -> Iterator[None]:
-    """Inside, no parameter has a gradient. Afterwards random states, training modes, gradients, small buffers,
-    settings, checkpointing and the trainer's counters and metrics are as before."""
+    """Inside, no parameter has a gradient, and Python's warnings are not shown. Afterwards random states, training
+    modes, gradients, small buffers, settings, checkpointing and the trainer's counters and metrics are as before."""
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
         stack.enter_context(still())
         for model in models:
             if isinstance(model, torch.nn.Module):
