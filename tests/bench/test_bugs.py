@@ -20,11 +20,13 @@ from truetune.cli import commands
 NAMES = {rule.name() for rule in rules()}
 OPEN = frozenset(
     (
+        "adapter-wrapped-again-in-the-run",
         "dpo-against-another-reference",
         "evaluate-in-train-mode",
         "ids-only-with-completion-only-loss",
         "labels-shifted-in-the-rows",
         "pad-eos-with-trl",
+        "rehearsal-of-swapped-sides",
         "spans-by-prefix-length",
         "trl-ids-only-with-completion-loss",
         "trl-lora-targets-of-another-architecture",

@@ -53,7 +53,7 @@ class MaskingSettingWithoutEffect(BatchRule):
             return
         given = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
-            f"{name} is set, and every token of the batches is in the loss",
+            f"{name} asks for a mask, and every token of the batches is in the loss",
             "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels",
             evidence=[f"columns of the rows given: {', '.join(given)}"] if given else (),
         )

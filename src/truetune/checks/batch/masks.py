@@ -88,10 +88,14 @@ def overwritten(audit: Audit) -> Lost | None:
 
 def dropped(audit: Audit) -> Lost | None:
     """Tokens that a mask column of the rows leaves out, where the batch has a label."""
-    if "labels" in audit.facts["data"]["used"]:
-        return None
-    found = (_lost(audit, column, 0) for column in COLUMNS if column in audit.facts["data"]["used"])
-    return next((lost for lost in found if lost), None)
+    used = audit.facts["data"]["used"]
+    columns = () if "labels" in used else [name for name in COLUMNS if name in used and not _meant(audit, name)]
+    return next((lost for name in columns if (lost := _lost(audit, name, 0))), None)
+
+
+def _meant(audit: Audit, column: str) -> bool:
+    """Do the settings say that the column is not to be used?"""
+    return column == "completion_mask" and audit.facts["args"].get("completion_only_loss") is False
 
 
 def _lost(audit: Audit, column: str, masked: int) -> Lost | None:
@@ -117,9 +121,8 @@ def everything(audit: Audit) -> bool:
 def given_mask(audit: Audit) -> str | None:
     """The mask column of the given rows, where all of their tokens are in the loss for all that."""
     columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
-    lost = next((column for column in COLUMNS if column in columns), None)
-    meant = lost == "completion_mask" and audit.facts["args"].get("completion_only_loss") is False
-    return lost if lost and not meant and "labels" not in columns and everything(audit) else None
+    lost = next((name for name in COLUMNS if name in columns and not _meant(audit, name)), None)
+    return lost if lost and "labels" not in columns and everything(audit) else None
 
 
 def without_effect(audit: Audit) -> str | None:

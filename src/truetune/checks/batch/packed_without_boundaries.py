@@ -48,7 +48,7 @@ HONOURED = (4, 53)
 
 class PackedWithoutBoundaries(BatchRule):
     code = "TT034"
-    severity = "error"
+    severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
         ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}

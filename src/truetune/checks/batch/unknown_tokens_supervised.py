@@ -34,7 +34,7 @@ There is no automatic fix: another tokenizer, or new tokens, are the user's choi
 
 ## References
 
-- huggingface/transformers#4227
+- facebookresearch/ParlAI#4135, NVIDIA-NeMo/Speech#6651
 """
 
 from __future__ import annotations
