@@ -31,6 +31,7 @@ ROOMS = (
     "train",
     "generate",
     "report",
+    "callback",
     "demo",
     "cli",
 )

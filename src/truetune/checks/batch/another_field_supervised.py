@@ -68,13 +68,14 @@ class AnotherFieldSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         samples = [sample for sample in judged(self.subject) if (sample.field >= 0).any()]
         seen = [field for sample in samples for field in _fields(sample, supervised=False)]
-        learned = Counter(_column(field) for sample in samples for field in _fields(sample, supervised=True)
-                          if field.source == Source.OTHER)  # fmt: skip
-        answers = [_column(field) for record in self.subject.records for row in record.rows[:1]
+        answers = [field for record in self.subject.records for row in record.rows
                    for field in fields_of(row, 0) if field.source in ANSWERS]  # fmt: skip
+        texts = {field.text.strip() for field in answers}
+        learned = Counter(_column(field) for sample in samples for field in _fields(sample, supervised=True)
+                          if field.source == Source.OTHER and field.text.strip() not in texts)  # fmt: skip
         if not learned or not answers or any(field.source in ANSWERS for field in seen):
             return
-        (column, count), answer = learned.most_common(1)[0], answers[-1]
+        (column, count), answer = learned.most_common(1)[0], _column(answers[-1])
         yield self.finding(
             f"the column {column} is in the loss, and the answer of these rows, {answer}, is in no line",
             f"map the answer to {answer}; if {column} is meant, leave this rule out",
