@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,8 @@ def truetune(arguments: list[str], folder: Path) -> Said:
     middle = arguments.index("--") if runs else len(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "report.json")
+        if runs:
+            folder = shutil.copytree(folder, Path(scratch, "run"))
         words = [*arguments[:middle], "--format", "json", *(("-o", str(report)) if runs else ("--quiet",))]
         command = [sys.executable, "-m", "truetune", *words, *arguments[middle:]]
         began = time.perf_counter()

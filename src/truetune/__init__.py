@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from truetune.callback import AuditCallback as AuditCallback
     from truetune.checks.audit import AuditReport as AuditReport
     from truetune.checks.findings import Finding as Finding
     from truetune.checks.lint import LintReport as LintReport
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report as Report
     from truetune.encoding.run import Encoded as Encoded
     from truetune.memory.plan import Plan as Plan
-    from truetune.callback import AuditCallback as AuditCallback
     from truetune.rehearsal.report import RehearsalReport as RehearsalReport
     from truetune.spec.run import RunSpec as RunSpec
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Plan", "RehearsalReport", "Report", "RunSpec"),
+    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Plan", "RehearsalReport"),
+    *("Report", "RunSpec"),
     *("__version__", "audit", "check", "diagnose", "encode", "lint", "plan", "rehearse"),
 ]
 
@@ -128,8 +129,8 @@ def audit(
     `tokenizer` and `loss`: (model, inputs) -> loss tensor, where it is not `model(**inputs).loss`. `given` is the data
     before any preparation, which tells which field each token is from. `batches` micro-batches are looked at; `laws`
     is quick, all, none, or names; `canary` sends a marked copy of the first row through the trainer's own preparation,
-    and tells of each text whether it is learned, read or lost. Nothing of the run is changed, its random states neither. `settings` are select,
-    ignore and fail_on.
+    and tells of each text whether it is learned, read or lost. Nothing of the run is changed, its random states
+    neither. `settings` are select, ignore and fail_on.
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from truetune.probe.record import Record
 
 
-@click.command(short_help="The whole run in miniature, on a CPU.", context_settings={"ignore_unknown_options": True})
+@click.command(short_help="The whole run in miniature, on a CPU.", context_settings={"allow_interspersed_args": False})
 @click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SETTINGS | -- COMMAND...")
 @click.option("--rows", type=click.IntRange(1, 64), default=6, show_default=True, metavar="N",
               help="Rows to memorise and recite.")  # fmt: skip

@@ -26,6 +26,7 @@ real: dict[str, Any] = {}
 
 def install(orders: dict[str, Any] | None = None) -> None:
     """From now on each model of transformers is built as a miniature, and training is set up for a CPU."""
+    import torch
     import transformers
     from transformers.modeling_utils import PreTrainedModel
 
@@ -34,12 +35,14 @@ def install(orders: dict[str, Any] | None = None) -> None:
     if hasattr(PreTrainedModel.from_pretrained, SHRUNK):
         return
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    torch.set_num_threads(1)
     PreTrainedModel.from_pretrained = classmethod(_marked(_from_pretrained))  # type: ignore[assignment]
     _shrink_what_is_built(PreTrainedModel)
     thrift.install(transformers, notes)
 
 
 def note(text: str) -> None:
+    """Say once what is otherwise."""
     if text not in notes:
         notes.append(text)
 

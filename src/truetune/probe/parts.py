@@ -33,6 +33,7 @@ class Part:
 
 
 def questions_of(given: Any) -> list[Asked]:
+    """The first given rows, those that are recognised."""
     if given is None or not hasattr(given, "__getitem__") or not hasattr(given, "__len__"):
         return []
     found = (asked(given[number], number) for number in range(min(len(given), GIVEN)))

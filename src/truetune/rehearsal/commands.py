@@ -22,11 +22,13 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
 
     Raises UsageError for settings of another kind, or whose program is not installed, and SpecError for broken ones.
     """
-    if len(target) != 1 or not (Path(target[0]).is_file() and Path(target[0]).suffix in (".yaml", ".yml", ".json")):
-        if len(target) == 1 and Path(target[0]).suffix in (".yaml", ".yml", ".json"):
-            raise UsageError(f"{target[0]}: no such file")
-        return [sys.executable, *target] if target[0].endswith(".py") else list(target)
-    path = target[0]
+    path, *others = target
+    if Path(path).suffix not in (".yaml", ".yml", ".json"):
+        return [sys.executable, *target] if path.endswith(".py") else list(target)
+    if others:
+        raise UsageError(f"{' '.join(others)} stands behind {path}: options of truetune go before it")
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no such file")
     kind = recognise(path)[0]
     if kind == "truetune":
         from truetune.rehearsal.own import prepared

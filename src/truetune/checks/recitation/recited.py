@@ -48,6 +48,7 @@ def case(row: dict[str, Any], why: str = "") -> Case:
 
 
 def cases(rows: Iterable[dict[str, Any]]) -> list[Case]:
+    """Of each row."""
     return [case(row) for row in rows]
 
 

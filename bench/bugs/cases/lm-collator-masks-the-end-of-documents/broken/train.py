@@ -4,7 +4,7 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling, Trainer
 
 from bench.bugs.inputs.runs import arguments, documents, of, table
 
-tok = AutoTokenizer.from_pretrained(sys.argv[1])
+tok = AutoTokenizer.from_pretrained(sys.argv[1], padding_side="right")
 tok.pad_token = tok.eos_token
 rows = [{"input_ids": tok(text + tok.eos_token)["input_ids"]} for text in documents()]
 trainer = Trainer(
