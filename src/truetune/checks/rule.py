@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from truetune.checks.figure import Figure
@@ -140,9 +141,17 @@ class LawRule(Rule["Audit"]):
 
     law: ClassVar[str]
     """Name of the module in `truetune.probe.laws`, in kebab-case"""
+    NAN: ClassVar[str] = "activation-range"
+    """The law that explains a nan in the others"""
 
     def findings(self) -> Iterator[Finding]:
-        measured = self.subject.laws.get(self.law, {})
+        measured, nan = self.subject.laws.get(self.law, {}), self.subject.laws.get(self.NAN, {})
+        if (
+            isnan(measured.get("value", 0))
+            and self.law != self.NAN
+            and not nan.get("value", 0) <= nan.get("tolerance", 0)
+        ):
+            return
         if "value" in measured and not measured["value"] <= measured["tolerance"]:
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 

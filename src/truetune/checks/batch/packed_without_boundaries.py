@@ -55,7 +55,7 @@ class PackedWithoutBoundaries(BatchRule):
         joined = [
             sample
             for sample in self.subject.samples
-            if rows_in(sample) > 1 and is_chat(sample, 0, len(sample.ids), ends)
+            if rows_in(sample) > 1 and is_chat(sample, 0, len(sample.ids), ends) and not self._kept_apart(sample)
         ]
         open_ = [(sample, why) for sample in joined if (why := self._why(sample))]
         if open_:
@@ -80,6 +80,12 @@ class PackedWithoutBoundaries(BatchRule):
         if not attention.startswith(("flash", "kernels", "flex")) and self._version() < HONOURED:
             return f"{attention} attention of this transformers does not follow positions that begin anew"
         return ""
+
+    def _kept_apart(self, sample: Sample) -> bool:
+        """The trainer has as many rows as it was given, and each line is one of them: it only looks like several."""
+        data = self.subject.facts["data"]
+        given, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
+        return not sample.separated_by and given is not None and given == prepared
 
     def _batch(self, sample: Sample) -> Arrays:
         record = next(record for record in self.subject.records if record.facts["rank"] == sample.rank)

@@ -58,6 +58,9 @@ class RowsDroppedByTrainer(BatchRule):
         given, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
         if not given or prepared is None or prepared >= given or is_packed(self.subject):
             return
+        every = sum((record.facts["data"]["prepared"] or {}).get("rows") or 0 for record in self.subject.records)
+        if every == given:  # each process has its own share
+            return
         dropped = given - prepared
         args = self.subject.facts["args"]
         limit = args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
