@@ -136,6 +136,11 @@ class BatchRule(Rule["Audit"]):
     """Looks at what reaches the loss in a real trainer."""
 
 
+def _holds(measured: dict[str, Any]) -> bool:
+    """Was it not measured, or is it within its tolerance? nan is not."""
+    return "value" not in measured or measured["value"] <= measured["tolerance"]
+
+
 class LawRule(Rule["Audit"]):
     """Judges one law that was measured on the model: fires where it is broken."""
 
@@ -145,14 +150,8 @@ class LawRule(Rule["Audit"]):
     """The law that explains a nan in the others"""
 
     def findings(self) -> Iterator[Finding]:
-        measured, nan = self.subject.laws.get(self.law, {}), self.subject.laws.get(self.NAN, {})
-        if (
-            isnan(measured.get("value", 0))
-            and self.law != self.NAN
-            and not nan.get("value", 0) <= nan.get("tolerance", 0)
-        ):
-            return
-        if "value" in measured and not measured["value"] <= measured["tolerance"]:
+        measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
+        if not _holds(measured) and not (self.law != self.NAN and isnan(measured["value"]) and not _holds(cause)):
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
