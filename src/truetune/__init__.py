@@ -149,12 +149,15 @@ def rehearse(
     batches: int = 8,
     laws: str | Sequence[str] = "quick",
     rows: int = 6,
+    mutate: bool | Sequence[str] = False,
     **settings: Any,
 ) -> RehearsalReport:
     """Memorise a few rows with a miniature of the trainer's model on a CPU, and recite them as they will be served.
 
     `trainer` is a transformers.Trainer (and so one of TRL's) that is about to train; it is as before afterwards.
     `given`, `batches`, `laws` and `settings` are those of `audit`, which is part of it. `rows` are memorised.
+    `mutate` puts known faults (all, or those of these names) into their batch, one by one, and tells which of them the
+    logs of the run would show.
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
@@ -163,7 +166,7 @@ def rehearse(
     from truetune.spec.files import spec_of
 
     spec = spec_of(settings, "truetune.rehearse")
-    return report([record_of(trainer, given=given, batches=batches, laws=laws, rows=rows)], spec)
+    return report([record_of(trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate)], spec)
 
 
 def encode(

@@ -26,6 +26,9 @@ COLUMNS: dict[str, Source] = {
     "system": Source.SYSTEM, "tools": Source.TOOLS, "documents": Source.OTHER, "history": Source.USER,
 }  # fmt: skip
 """What a column of text is, by what truetune calls it"""
+ANSWERS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
+TELLING = 12
+"""Characters of an answer by which a column is known to be written from it"""
 BY_NAME = {alias: source for name, source in COLUMNS.items() for alias in ALIASES[name]}
 
 
@@ -48,7 +51,13 @@ def fields_of(row: Mapping[str, Any], number: int, conversation: Conversation | 
         for path, kind, text in _column(name, value, source):
             if text.strip():
                 made.append(Field(path, kind, text, number))
-    return tuple(made)
+    own = [field.text.strip() for field in made if field.source in ANSWERS]
+    return tuple(field for field in made if field.source != Source.OTHER or not _is_made_of(field.text, own))
+
+
+def _is_made_of(text: str, parts: list[str]) -> bool:
+    """Is a column's text one that was written from the row's own answers (a rendered `text` beside its messages)?"""
+    return any(len(part) < len(text.strip()) and len(part) >= TELLING and part in text for part in parts)
 
 
 Text = tuple[str, Source, str]

@@ -28,8 +28,9 @@ EXTRA = 2
 
 
 def samples(record: Record, probes: Probes | None, stops: frozenset[int]) -> Iterator[Sample]:
-    """Every line of every batch of a record, with its tokens placed."""
-    yield from Placer(record, probes, stops).samples()
+    """Every line of every batch of a record, with its tokens placed; none where the labels are of another text."""
+    if not record.facts["model"]["config"].get("is_encoder_decoder"):
+        yield from Placer(record, probes, stops).samples()
 
 
 @dataclass

@@ -11,7 +11,7 @@ import click
 
 from truetune.cli.auditing import say
 from truetune.cli.output import Delivery, console, report_options
-from truetune.errors import UsageError
+from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
     from truetune.probe.record import Record
@@ -25,8 +25,16 @@ if TYPE_CHECKING:
               help="Micro-batches to look at.")  # fmt: skip
 @click.option("--laws", type=click.Choice(["quick", "all", "none"]), default="quick", show_default=True,
               help="Laws to test on the miniature.")  # fmt: skip
+@click.option("--mutate", is_flag=True,
+              help="Put known faults into the batches, and count those that your logs would show.")  # fmt: skip
+@click.option("--serve", metavar="URL",
+              help="Compare the prompts with those of this running server, an OpenAI-compatible one.")  # fmt: skip
+@click.option("--serve-model", metavar="NAME", help="What that server calls the model, where it can't tell.")
 @report_options
-def rehearse(target: tuple[str, ...], rows: int, batches: int, laws: str, **options: Any) -> int:
+def rehearse(
+    target: tuple[str, ...], rows: int, batches: int, laws: str, mutate: bool, serve: str | None,
+    serve_model: str | None, **options: Any,
+) -> int:  # fmt: skip
     """Rehearse a run in miniature, on a CPU, before any weight is downloaded.
 
     COMMAND is started unchanged; as it loads its model, a miniature takes the model's place: the same class, few and
@@ -39,10 +47,12 @@ def rehearse(target: tuple[str, ...], rows: int, batches: int, laws: str, **opti
       truetune rehearse -- python train.py
       truetune rehearse truetune.yaml
       truetune rehearse axolotl.yaml
+      truetune rehearse --serve http://localhost:8000 -- python train.py
     """
     from truetune.auditing.run import run
     from truetune.rehearsal.commands import command_of
     from truetune.rehearsal.report import report as judged
+    from truetune.rehearsal.served import ask, server_of
     from truetune.report.rehearsed import render_recitation
     from truetune.spec.files import spec_of
 
@@ -50,9 +60,18 @@ def rehearse(target: tuple[str, ...], rows: int, batches: int, laws: str, **opti
     if deliver.output_format != "terminal" and deliver.output is None:
         raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
     spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    if serve_model and not serve:
+        raise UsageError("--serve-model names a model of the server of --serve URL, which is not given")
+    server = server_of(serve, serve_model) if serve else None
     verdicts: list[int] = []
+    troubles: list[TruetuneError] = []
 
     def judge(records: Sequence[Record]) -> bool:
+        if server is not None:
+            try:
+                ask(records[0], server)
+            except TruetuneError as error:
+                troubles.append(error)
         report = judged(records, spec)
         if not deliver.quiet:
             render_recitation(report, console(err=True))
@@ -60,8 +79,11 @@ def rehearse(target: tuple[str, ...], rows: int, batches: int, laws: str, **opti
         return False
 
     with tempfile.TemporaryDirectory(prefix="truetune-") as work:
-        orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False}
+        orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False,
+                  "mutate": mutate}  # fmt: skip
         outcome = run(command_of(target, Path(work)), orders, judge, say)
+    if troubles:
+        raise troubles[0]
     if not verdicts:
         imported = "transformers' Trainer was imported, but none reached train()"
         say(f"nothing was rehearsed: {imported if outcome.waiting else 'no transformers Trainer reached train()'}")

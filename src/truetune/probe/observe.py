@@ -53,6 +53,8 @@ def observe(
     rows, numbers, complete = given_rows(given, peeked, tokenizer)
     if not complete:
         notes.append("not all rows of the data were searched for those of the batches")
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        notes.append("tokens are not placed: the labels of an encoder-decoder are of another text")
     record = Record(
         facts={
             "rank": getattr(getattr(trainer, "args", None), "process_index", 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from truetune.probe import miniature, pairs, thrift
+from truetune.probe import miniature, mutants, pairs, thrift
 from truetune.probe.batches import Peeked, peek
 from truetune.probe.border import compact
 from truetune.probe.laws import measure
@@ -31,7 +32,8 @@ def rehearse(
 ) -> Record:
     """A record of this trainer's run with `facts["recitation"]`; the trainer is as before afterwards.
 
-    `orders`: laws (quick, all, none, or names), batches, rows. Raises what the user's data set or collator raises.
+    `orders`: laws (quick, all, none, or names), batches, rows, mutate (are faults tried? or their names).
+    Raises what the user's data set or collator raises.
     """
     orders, started = orders or {}, time.perf_counter()
     folder = Path(folder or tempfile.mkdtemp(prefix="truetune-"))
@@ -64,14 +66,25 @@ def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any
         record.facts["laws"] = measure(trial, laws)
     facts: dict[str, Any] = {"shape": _shape(model), "vocabulary": vocabulary, "rows": [], "loss": [], "stops":
                              sorted(stops), "kind": kind}  # fmt: skip
+    fresh = mutants.snapshot(model) if orders.get("mutate") else None
     if kind not in ("sft", "loop"):
         facts |= pairs.rehearsed(trainer, model, loader, found, tokenizer, stops, started + SECONDS)
+        if fresh is not None and facts.get("pairs"):
+            record.facts["mutation"] = mutants.of_pairs(
+                trainer, model, fresh, loader, facts,
+                lambda faulty: pairs.rehearsed(trainer, model, faulty, found, tokenizer, stops, float("inf")),
+            )  # fmt: skip
     elif parts:
         batch = _moved(loader.collate_fn([part.example.row for part in parts]), model)
         learned = memorise(model, trainer.compute_loss, batch, until=started + SECONDS,
                            known=lambda: _knows(model, parts, stops))  # fmt: skip
         facts |= {"loss": learned.losses, "fell": learned.fell, "rows": _recited(model, parts, tokenizer, stops),
                   "label_loss": label_loss(model, [part.example for part in parts])}  # fmt: skip
+        if fresh is not None:
+            record.facts["mutation"] = mutants.of_rows(
+                trainer, model, fresh, batch, parts, learned, tokenizer, stops,
+                lambda: _recited(model, parts, tokenizer, stops), notes, orders["mutate"],
+            )  # fmt: skip
     else:
         notes.append("nothing could be recited: " + ("there is no tokenizer" if tokenizer is None else
                                                      "the collator gives no input_ids"))  # fmt: skip
@@ -159,7 +172,18 @@ def _row(
         "stop_inside": thought.stop_inside,
         "supervised": None if labels is None else sum(x != -100 for x in labels[begin : begin + len(part.gold)]),
         "answer": len(part.gold),
+        "ids": {"trained": part.prompt if part.kind == "inside" else part.trained, "prompt": part.prompt},
+        "asked": _asked(part),
     }
+
+
+def _asked(part: Part) -> dict[str, Any] | None:
+    """What a server is asked for this row, as JSON; None where it is no chat."""
+    given = part.given
+    if given is None or not given.chat or not given.messages or part.kind == "text":
+        return None
+    made = {"messages": given.messages, "tools": given.tools, "settings": given.settings}
+    return dict(json.loads(json.dumps(made, default=str)))
 
 
 def _only_framed(gold: str, part: Part) -> bool:

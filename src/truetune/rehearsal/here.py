@@ -10,11 +10,20 @@ from truetune.probe.record import Record
 
 
 def record_of(
-    trainer: Any, *, given: Any = None, batches: int = 8, laws: str | Sequence[str] = "quick", rows: int = 6
+    trainer: Any,
+    *,
+    given: Any = None,
+    batches: int = 8,
+    laws: str | Sequence[str] = "quick",
+    rows: int = 6,
+    mutate: bool | Sequence[str] = False,
 ) -> Record:
-    """Raises UsageError where this is no trainer, or a law has no such name."""
+    """Raises UsageError where this is no trainer, or a law or fault has no such name."""
+    from truetune.probe.mutants import ROWS
     from truetune.probe.recite import rehearse
 
     if not hasattr(trainer, "get_train_dataloader"):
         raise UsageError(f"{type(trainer).__name__} is no trainer of transformers, which a rehearsal needs")
-    return rehearse(trainer, {"batches": batches, "laws": laws, "rows": rows}, given=given)
+    if not isinstance(mutate, bool) and (unknown := sorted(set(mutate) - {*ROWS})):
+        raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
+    return rehearse(trainer, {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate}, given=given)

@@ -10,6 +10,7 @@ from truetune.checks.audit import AuditReport
 from truetune.checks.audit import audit as judge
 from truetune.checks.recitation.recited import UNLEARNED
 from truetune.probe.record import Record
+from truetune.rehearsal.mutate import Mutation, mutation
 from truetune.spec.run import RunSpec
 
 
@@ -50,6 +51,8 @@ class RehearsalReport(AuditReport):
     """Of the steps of memorising, in nats per token"""
     miniature: str
     """Its class, layers, width, and vocabulary"""
+    mutation: Mutation | None = None
+    """Faults put into the run's own batch, and who noticed; None where none were asked for"""
 
 
 def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalReport:
@@ -67,6 +70,7 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
         pairs=tuple(Pair(**pair) for pair in found.get("pairs", ())),
         losses=tuple(found.get("loss", ())),
         miniature=_miniature(found),
+        mutation=mutation(records),
     )
 
 

@@ -44,7 +44,7 @@ def verdict(report: AuditReport) -> str:
     ledger, lines = report.ledger, many(len(report.samples), "line")
     where = f"{lines} of {report.batches:,} batch{'es' * (report.batches != 1)}"
     if not report.samples:
-        return "no batch was seen"
+        return f"no token of {report.batches:,} batches was placed" if report.batches else "no batch was seen"
     if all(sample.labels is None for sample in report.samples):
         return f"the batches hold no labels: {ledger.total:,} tokens in {where}"
     if not ledger.supervised:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.rehearsal.report import RehearsalReport
+from truetune.report.mutated import render_mutation
 from truetune.report.text import visible
 
 
@@ -21,6 +22,8 @@ def render_recitation(report: RehearsalReport, console: Console) -> None:
     if report.pairs:
         console.print(_pairs(report))
     console.print()
+    if report.mutation is not None:
+        render_mutation(report.mutation, console)
 
 
 def _answers(report: RehearsalReport) -> Table:

@@ -1,4 +1,7 @@
-"""Blocks that set up a run, as for rules on batches; a miniature of it is rehearsed, without the laws."""
+"""Blocks that set up a run, as for rules on batches; a miniature of it is rehearsed, without the laws.
+
+`serve`, where a block sets it, is the URL of a server that is asked for its prompts.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from truetune.checks.rule import Rule
 from truetune.probe.record import Record
 from truetune.rehearsal.here import record_of
 from truetune.rehearsal.report import report
+from truetune.rehearsal.served import ask, server_of
 from truetune.spec.run import RunSpec
 
 
@@ -22,5 +26,8 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 
 @cache
 def _rehearsed(text: str) -> Record:
-    names = run(text)
-    return record_of(names["run"], given=names.get("given"), laws="none", rows=3)
+    names = run("from tests.rehearsal.server import server\n" + text)
+    record = record_of(names["run"], given=names.get("given"), laws="none", rows=3)
+    if "serve" in names:
+        ask(record, server_of(names["serve"]))
+    return record

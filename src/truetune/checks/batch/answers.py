@@ -53,11 +53,14 @@ class Answer:
 
 def judged(audit: Audit) -> Iterator[Sample]:
     """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault."""
-    for sample in audit.samples:
-        if sample.labels is not None and sample.side != "kl" and not sample.padding.all():
-            own = sample.labels[sample.supervised] == sample.ids[sample.supervised]
-            if own.size == 0 or own.mean() > 0.5:
-                yield sample
+    lines = [(sample, sample.labels[sample.supervised] == sample.ids[sample.supervised]) for sample in audit.samples
+             if sample.labels is not None and sample.side != "kl" and not sample.padding.all()]  # fmt: skip
+    all_own = np.concatenate([own for _, own in lines] or [np.ones(0, np.bool_)])
+    if all_own.size and all_own.mean() <= 0.5:
+        return
+    for sample, own in lines:
+        if own.size == 0 or own.mean() > 0.5:
+            yield sample
 
 
 def recognised(audit: Audit) -> list[Sample]:

@@ -81,7 +81,8 @@ class CanaryFieldLost(BatchRule):
     @staticmethod
     def _matters(text: Text, every: list[Text]) -> bool:
         """A turn of a conversation that is used, or a column whose name tells that it is to be read."""
-        if text in answers(every):
+        answered = answers(every)
+        if text in answered and all(answer.seen == LOST for answer in answered):
             return False
         if not any(other.column == text.column and other.seen != LOST for other in every):
             return text.column.lower() in TELLING

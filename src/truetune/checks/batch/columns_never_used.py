@@ -45,6 +45,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rows.unused_columns import TELLING
@@ -65,7 +67,8 @@ class ColumnsNeverUsed(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        unused = _unused(self.subject)
+        config = self.subject.facts["model"]["config"]
+        unused = {} if config.get("is_encoder_decoder") else _unused(self.subject)
         for severity, telling in (("warning", True), ("info", False)):
             mine = {name: text for name, text in unused.items() if (name.lower() in TELLING) is telling}
             mine = {name: text for name, text in mine.items() if telling or _is_prose(text)}
@@ -93,7 +96,8 @@ def _unused(audit: Audit) -> dict[str, str]:
     for sample in audit.samples:
         if (row := _row(sample)) is not None:
             lines.setdefault((sample.rank, row), []).append(_plain(sample.text(0, len(sample.ids))))
-    seen: set[str] = set()
+    seen = {re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0] for sample in audit.samples
+            for i in np.unique(sample.field[sample.field >= 0]).tolist()}  # fmt: skip
     texts: dict[str, str] = {}
     for record in audit.records:
         for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):

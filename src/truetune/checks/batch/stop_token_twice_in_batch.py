@@ -55,17 +55,19 @@ class StopTokenTwiceInBatch(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         stops = np.array(sorted(self._stops()), np.int64)
-        ends = [(sample, i) for sample in self.subject.samples for i in _ends(sample, stops)]
         own = self._own(stops)
-        double = [(sample, i) for sample, i in ends if _in_a_row(sample, i, stops) > own]
+        found = [(sample, i) for sample in self.subject.samples for i in _ends(sample, stops)]
+        double = [(sample, i) for sample, i in found if _in_a_row(sample, i, stops) > own]
+        documents = {(sample.place, int(sample.documents[i])) for sample, i in found}
+        total = len(documents) if len(double) <= len(documents) else len(found)
         if double:
             yield self.finding(
-                f"{len(double)} of {len(ends)} supervised answers end with two stop tokens",
+                f"{len(double)} of {total} supervised answers end with two stop tokens",
                 "give the trainer the messages instead of rendered text, or keep it from appending EOS",
-                severity="error" if 2 * len(double) > len(ends) else "warning",
+                severity="error" if 2 * len(double) > total else "warning",
                 cases=[Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}") for sample, i in double],
                 count=len(double),
-                total=len(ends),
+                total=total,
             )
 
     def _stops(self) -> set[Any]:

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.places import lines
+from truetune.checks.law.places import lines, mostly_others
 from truetune.checks.rule import LawRule
 
 
@@ -62,7 +62,7 @@ class LabelledPositionsWithoutGradient(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         count, total = evidence["without gradient"], evidence["labelled"]
-        if count <= tolerance * total:
+        if count <= tolerance * total or mostly_others(evidence):
             return
         yield self.finding(
             f"{count} of {total} labelled positions get no gradient from the loss",

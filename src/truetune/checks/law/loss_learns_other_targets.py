@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.batch.answers import judged
 from truetune.checks.findings import Finding
 from truetune.checks.law.places import lines
 from truetune.checks.rule import LawRule
@@ -64,7 +65,7 @@ class LossLearnsOtherTargets(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         others, total = evidence["other targets"], evidence["looked at"]
         count = sum(others.values())
-        if count <= tolerance * total or self._labels_say_so(others):
+        if count <= tolerance * total or self._labels_say_so(others) or not any(judged(self.subject)):
             return
         name = max(others, key=lambda target: int(others[target]))
         yield self.finding(

@@ -56,7 +56,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.places import lines
+from truetune.checks.law.places import lines, mostly_others
 from truetune.checks.rule import LawRule
 
 
@@ -67,7 +67,7 @@ class LossOnUnlabelledPositions(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         count, total = evidence["without a label"], evidence["positions with gradient"]
-        if count <= tolerance * total:
+        if count <= tolerance * total or mostly_others(evidence):
             return
         by_design = self.subject.kind == "orpo"
         yield self.finding(

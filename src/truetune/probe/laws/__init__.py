@@ -23,7 +23,10 @@ TOGETHER = ("FullyShardedDataParallel", "SyncBatchNorm")
 """Modules whose forward pass needs every process"""
 
 
-FIRST = ("loss-targets", "loss-weights", "gradient-flow", "packing-isolation", "padding-invariance", "update-rounding")
+FIRST = (
+    *("loss-targets", "loss-weights", "gradient-flow", "loss-alive", "dpo-start", "precomputed-reference"),
+    *("reference-dropout", "packing-isolation", "padding-invariance", "update-rounding", "gradient-accumulation"),
+)
 """Laws to begin with, lest the time run out"""
 
 

@@ -1,0 +1,265 @@
+"""Mutants: faults put into the batch that a miniature memorises, one by one, to see who notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from truetune.probe.memorise import Example, Learned, label_loss, memorise
+from truetune.probe.parts import Part
+
+PLAIN = {"input_ids", "labels", "attention_mask"}
+"""Keys of a batch that can be laid out anew"""
+LOGGED = ("accurac", "margin")
+"""In the names of a trainer's own metrics that are compared"""
+SPARE = 5.0
+"""Seconds that a mutant may take longer than twice the clean run"""
+
+
+@dataclass
+class Line:
+    """One row of the batch: ids and labels, without padding; the answer is `ids[answer:end]`."""
+
+    ids: list[int]
+    labels: list[int]
+    answer: int
+    end: int
+
+
+Lines = list[Line]
+Fresh = dict[str, torch.Tensor]
+
+
+def snapshot(model: torch.nn.Module) -> Fresh:
+    """The weights before anything is memorised."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def of_rows(
+    trainer: Any, model: Any, fresh: Fresh, batch: Mapping[str, Any], parts: list[Part], learned: Learned,
+    tokenizer: Any, stops: set[int], recited: Callable[[], list[dict[str, Any]]], notes: list[str],
+    names: Collection[str] | bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """What each fault (of these names, or all) does to the loss, the logs and the answers; and the clean run's.
+
+    Each begins with the `fresh` weights and takes as many steps as `learned`. Faults that can't be put into this
+    batch, those that the loss does not feel, and those that end the run are under `skipped`.
+    """
+    made: dict[str, Any] = {"clean": {"loss": learned.losses, "logs": logs_of(trainer, model, batch, notes)},
+                            "mutants": [], "skipped": []}  # fmt: skip
+    wanted = {name: fault for name, fault in ROWS.items() if isinstance(names, bool) or name in names}
+    places = _places(batch, parts)
+    if places is None or all(part.kind == "text" for part in parts):
+        made["skipped"] = [{"name": name, "why": "answers are not found in the batch"} for name in wanted]
+        return made
+    lines = [
+        Line(part.example.ids, batch["labels"][row, at : at + len(part.example.ids)].tolist(), len(part.trained),
+             len(part.trained) + len(part.gold))
+        for part, (row, at) in zip(parts, places, strict=True)
+    ]  # fmt: skip
+    for name, (what, mutate) in wanted.items():
+        faulty = mutate(lines, stops)
+        wrong = None if faulty == lines else _laid(batch, places, lines, faulty, tokenizer)
+        if wrong is None:
+            why = "it changes nothing in this batch" if faulty == lines else "this batch can't be laid out anew"
+            made["skipped"].append({"name": name, "why": why})
+            continue
+        model.load_state_dict(fresh)
+        until = time.perf_counter() + 2 * learned.seconds + SPARE
+        try:
+            found = memorise(model, trainer.compute_loss, wrong, len(learned.losses), until, known=lambda: False)
+        except Exception as error:
+            made["skipped"].append(_raised(name, error))
+            continue
+        if found.losses == learned.losses:
+            made["skipped"].append({"name": name, "why": "the loss is the same with it: it does not use these labels"})
+            continue
+        examples = [Example(0, None, [(line.ids, line.labels)]) for line in faulty]
+        made["mutants"].append({
+            "name": name, "what": what, "loss": found.losses, "fell": found.fell,
+            "logs": logs_of(trainer, model, wrong, notes), "rows": recited(), "label_loss": label_loss(model, examples),
+        })  # fmt: skip
+    return made
+
+
+def of_pairs(trainer: Any, model: Any, fresh: Fresh, loader: Any, clean: Mapping[str, Any],
+             rehearsed: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:  # fmt: skip
+    """Chosen and rejected exchanged. `clean` is what `rehearsed(loader)` gave, right before."""
+    made: dict[str, Any] = {"clean": {"loss": clean["loss"], "logs": logged(trainer)}, "mutants": [], "skipped": []}
+    model.load_state_dict(fresh)
+    try:
+        found = rehearsed(SimpleNamespace(collate_fn=lambda rows: exchanged(dict(loader.collate_fn(rows)))))
+    except Exception as error:
+        return {**made, "skipped": [_raised("pairs-exchanged", error)]}
+    if found["loss"] == clean["loss"]:
+        made["skipped"].append({"name": "pairs-exchanged", "why": "the loss is the same with it"})
+    else:
+        made["mutants"].append({"name": "pairs-exchanged", "what": "chosen and rejected answers exchanged",
+                                "rows": [], **found, "logs": logged(trainer)})  # fmt: skip
+    return made
+
+
+def _raised(name: str, error: Exception) -> dict[str, str]:
+    return {"name": name, "why": f"the run ends with it: {type(error).__name__}: {str(error)[:120]}"}
+
+
+def exchanged(batch: dict[str, Any]) -> dict[str, Any]:
+    """A batch of pairs with chosen and rejected in each other's place; of KTO's, wanted and unwanted."""
+    flags, ids = batch.get("label"), batch.get("input_ids")
+    if isinstance(flags, list | torch.Tensor):
+        return {**batch, "label": [not flag for flag in flags] if isinstance(flags, list) else ~flags.bool()}
+    made = {_other(key): value for key, value in batch.items()}
+    if isinstance(ids, torch.Tensor) and len(ids) % 2 == 0:
+        half = len(ids) // 2
+        made |= {key: value.roll(half, 0) for key, value in batch.items()
+                 if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(ids)}  # fmt: skip
+    return made
+
+
+def _other(name: str) -> str:
+    if "chosen" in name:
+        return name.replace("chosen", "rejected")
+    return name.replace("rejected", "chosen")
+
+
+def logs_of(trainer: Any, model: Any, batch: Mapping[str, Any], notes: list[str]) -> dict[str, float]:
+    """What the user would read beside the loss: the trainer's own metrics of the last step, and compute_metrics of
+    the memorised rows, where the run has rows to evaluate."""
+    found = logged(trainer)
+    compute = getattr(trainer, "compute_metrics", None)
+    if compute is None or getattr(trainer, "eval_dataset", None) is None:
+        return found
+    from transformers import EvalPrediction
+
+    try:
+        _, logits, labels = trainer.prediction_step(model, dict(batch), False)
+        if trainer.preprocess_logits_for_metrics is not None:
+            logits = trainer.preprocess_logits_for_metrics(logits, labels)
+        given = compute(EvalPrediction(predictions=_arrays(logits), label_ids=_arrays(labels)))
+        found |= {f"eval_{name}": float(value) for name, value in given.items()}
+    except Exception as error:
+        if (note := f"compute_metrics was not asked: {type(error).__name__}: {str(error)[:120]}") not in notes:
+            notes.append(note)
+    return found
+
+
+def _arrays(value: Any) -> Any:
+    """NumPy's; logits of a cut vocabulary with their columns where they belong, and the lowest score elsewhere."""
+    border = getattr(value, "border", None)
+    if border is not None:
+        plain = value.as_subclass(torch.Tensor).float()
+        whole = plain.new_full((*plain.shape[:-1], border.size), torch.finfo(torch.float32).min)
+        whole[..., border.ids] = plain
+        return whole.cpu().numpy()
+    if isinstance(value, torch.Tensor):
+        return (value.float() if value.is_floating_point() else value).cpu().numpy()
+    return tuple(map(_arrays, value)) if isinstance(value, list | tuple) else value
+
+
+def logged(trainer: Any) -> dict[str, float]:
+    """The last accuracies and margins that the trainer counted itself."""
+    counted = (getattr(trainer, "_metrics", None) or {}).get("train", {})
+    return {name: float(values[-1]) for name, values in counted.items()
+            if values and any(part in name for part in LOGGED)}  # fmt: skip
+
+
+def _places(batch: Mapping[str, Any], parts: list[Part]) -> list[tuple[int, int]] | None:
+    """Line and column at which each row begins in the batch; None where one is not there."""
+    ids, labels = batch.get("input_ids"), batch.get("labels")
+    if not isinstance(ids, torch.Tensor) or not isinstance(labels, torch.Tensor) or ids.shape != labels.shape:
+        return None
+    made: list[tuple[int, int]] = []
+    for part in parts:
+        wanted = torch.tensor(part.example.ids, device=ids.device)
+        if ids.dim() != 2 or len(wanted) > ids.shape[1]:
+            return None
+        same = (ids.unfold(1, len(wanted), 1) == wanted).all(-1).nonzero().tolist()
+        place = next(((row, at) for row, at in same if (row, at) not in made), None)
+        if place is None:
+            return None
+        made.append(place)
+    return made
+
+
+def _laid(
+    batch: Mapping[str, Any], places: list[tuple[int, int]], lines: Lines, faulty: Lines, tokenizer: Any
+) -> dict[str, Any] | None:  # fmt: skip
+    """The batch with other lines; None where they are of other lengths and it holds more than plain padded lines."""
+    ids, labels = batch["input_ids"], batch["labels"]
+    if all(len(new.ids) == len(old.ids) for new, old in zip(faulty, lines, strict=True)):
+        ids, labels = ids.clone(), labels.clone()
+        for (row, at), line in zip(places, faulty, strict=True):
+            ids[row, at : at + len(line.ids)] = ids.new_tensor(line.ids)
+            labels[row, at : at + len(line.ids)] = labels.new_tensor(line.labels)
+        return {**batch, "input_ids": ids, "labels": labels}
+    if set(batch) != PLAIN or [row for row, _ in places] != list(range(len(ids))):
+        return None
+    width, left = max(len(line.ids) for line in faulty), any(at for _, at in places)
+    pad = getattr(tokenizer, "pad_token_id", None) or 0
+
+    def padded(rows: list[list[int]], fill: int) -> torch.Tensor:
+        spaces = [[fill] * (width - len(row)) for row in rows]
+        lines = [space + row if left else row + space for row, space in zip(rows, spaces, strict=True)]
+        return torch.tensor(lines, dtype=ids.dtype, device=ids.device)
+
+    return {"input_ids": padded([line.ids for line in faulty], pad),
+            "labels": padded([line.labels for line in faulty], -100),
+            "attention_mask": padded([[1] * len(line.ids) for line in faulty], 0)}  # fmt: skip
+
+
+def _stop_masked(lines: Lines, stops: set[int]) -> Lines:
+    return [replace(line, labels=[-100 if id in stops else label
+                                  for id, label in zip(line.ids, line.labels, strict=True)])
+            for line in lines]  # fmt: skip
+
+
+def _stop_dropped(lines: Lines, stops: set[int]) -> Lines:
+    return [_ended(line, line.end) for line in lines]
+
+
+def _cut(lines: Lines, stops: set[int]) -> Lines:
+    return [_ended(line, line.answer + (line.end - line.answer + 1) // 2) for line in lines]
+
+
+def _ended(line: Line, end: int) -> Line:
+    return replace(line, ids=line.ids[:end], labels=line.labels[:end])
+
+
+def _shifted(lines: Lines, stops: set[int]) -> Lines:
+    return [replace(line, labels=[*line.labels[1:], -100]) for line in lines]
+
+
+def _all_supervised(lines: Lines, stops: set[int]) -> Lines:
+    return [replace(line, labels=line.ids) for line in lines]
+
+
+def _prompt_alone(lines: Lines, stops: set[int]) -> Lines:
+    return [replace(line, labels=line.ids[: line.answer] + [-100] * (len(line.ids) - line.answer)) for line in lines]
+
+
+def _others_answers(lines: Lines, stops: set[int]) -> Lines:
+    return [replace(line, ids=line.ids[: line.answer] + other.ids[other.answer :],
+                    labels=line.labels[: line.answer] + other.labels[other.answer :])
+            for line, other in zip(lines, lines[1:] + lines[:1], strict=True)]  # fmt: skip
+
+
+def _half_ignored(lines: Lines, stops: set[int]) -> Lines:
+    return [replace(line, labels=[-100] * len(line.ids)) if i % 2 else line for i, line in enumerate(lines)]
+
+
+ROWS: dict[str, tuple[str, Callable[[Lines, set[int]], Lines]]] = {
+    "stop-masked": ("no label on the stop token, as where pad = eos", _stop_masked),
+    "stop-dropped": ("rows end before their stop token", _stop_dropped),
+    "shifted-twice": ("labels moved by one before the model moves them", _shifted),
+    "prompt-learned": ("the prompt is learned as well", _all_supervised),
+    "prompt-alone": ("the prompt is learned and the answer is not", _prompt_alone),
+    "others-answers": ("each prompt has the next row's answer", _others_answers),
+    "half-ignored": ("no labels in every second row", _half_ignored),
+    "answers-cut": ("answers end in their middle", _cut),
+}
+"""Faults of rows: what each does, and how"""
