@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,8 @@ class Ear:
         self._groups: dict[str, _Group] = {}
         self._lock = threading.RLock()
         self._open = True
-        self.judged = 0
-        """Groups that were judged"""
+        self.reached = 0
+        """Groups that began to train, whether or not they could be looked at"""
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
@@ -52,8 +53,9 @@ class Ear:
             self._open = False
             for group in self._groups.values():
                 self._conclude(group)
-        with suppress(OSError, EOFError):
-            Client(self.address, authkey=self.authkey).close()  # wakes the thread, which ends then
+        family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
+        with suppress(OSError), socket.socket(family) as knock:  # wakes the thread, which ends then
+            knock.connect(self.address)
         self._listener.close()
 
     def _listen(self) -> None:
@@ -101,14 +103,15 @@ class Ear:
                 self._complain(f"{len(group.arrived)} of {group.expected} processes came: judged with these")
             records = [record for _, record in group.arrived if record is not None]
             go = True
+            self.reached += 1
             try:
                 if records:
-                    self.judged += 1
                     go = self._judge(records)
             except Exception as error:
                 self._complain(f"the audit failed, the run goes on: {type(error).__name__}: {error}")
-            for connection, _ in group.arrived:
-                _answer(connection, go=go)
+            finally:
+                for connection, _ in group.arrived:
+                    _answer(connection, go=go)
 
 
 def _answer(connection: Connection, *, go: bool) -> None:

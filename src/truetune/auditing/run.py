@@ -30,8 +30,8 @@ class Outcome:
 
     code: int
     """Its own exit code; 128 + n where signal n ended it, as shells say"""
-    judged: int
-    """Trainings that were judged"""
+    reached: int
+    """Trainings that began, whether or not they could be looked at"""
     waiting: int
     """Processes that imported transformers' Trainer"""
 
@@ -50,7 +50,7 @@ def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: 
             code = _wait(command, environment(sent))
         finally:
             ear.close()
-        return Outcome(code, ear.judged, sum(1 for _ in folder.glob("waiting-*")))
+        return Outcome(code, ear.reached, sum(1 for _ in folder.glob("waiting-*")))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from truetune.cli.output import Delivery, report_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
+    from truetune.auditing.run import Outcome
     from truetune.probe.record import Record
 
 
@@ -57,8 +59,8 @@ def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary
         return not verdicts[-1]
 
     outcome = start(command, {"mode": "audit", "batches": batches, "laws": laws, "canary": canary}, judge, say)
-    if not outcome.judged:
-        say(unseen(outcome.waiting))
+    if not outcome.reached:
+        say(f"nothing was audited: {unseen(outcome)}")
     return 1 if any(verdicts) else outcome.code
 
 
@@ -66,14 +68,15 @@ def say(line: str) -> None:
     """One line on stderr."""
     from truetune.report.text import visible
 
-    click.echo(f"truetune: {visible(line)}", err=True)
+    with suppress(OSError):  # nobody reads it any more
+        click.echo(f"truetune: {visible(line)}", err=True)
 
 
-def unseen(waiting: int) -> str:
+def unseen(outcome: Outcome) -> str:
     """Why there is no report."""
-    if waiting:
-        return "nothing was audited: transformers' Trainer was imported, but none reached train()"
-    return "nothing was audited: no transformers Trainer reached train()"
+    if outcome.code >= 128:
+        return "the command was ended before"
+    return f"{'transformers was imported, but ' if outcome.waiting else ''}no transformers Trainer reached train()"
 
 
 def numbered(deliver: Delivery, before: int) -> Delivery:

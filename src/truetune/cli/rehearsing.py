@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.auditing import say
+from truetune.cli.auditing import say, unseen
 from truetune.cli.output import Delivery, console, report_options
 from truetune.errors import TruetuneError, UsageError
 
@@ -85,7 +85,7 @@ def rehearse(
     if troubles:
         raise troubles[0]
     if not verdicts:
-        imported = "transformers' Trainer was imported, but none reached train()"
-        say(f"nothing was rehearsed: {imported if outcome.waiting else 'no transformers Trainer reached train()'}")
+        if not outcome.reached:
+            say(f"nothing was rehearsed: {unseen(outcome)}")
         return outcome.code or 2
     return max(verdicts)

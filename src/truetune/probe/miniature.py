@@ -38,7 +38,7 @@ def install(orders: dict[str, Any] | None = None) -> None:
     torch.set_num_threads(1)
     PreTrainedModel.from_pretrained = classmethod(_marked(_from_pretrained))  # type: ignore[assignment]
     _shrink_what_is_built(PreTrainedModel)
-    thrift.install(transformers, notes)
+    thrift.install(transformers, notes, (orders or {}).get("folder"))
 
 
 def note(text: str) -> None:

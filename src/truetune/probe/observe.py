@@ -50,7 +50,8 @@ def observe(
     peeked = peek(loader, count)
     model = unwrapped(model)
     notes: list[str] = [] if peeked else ["the data set is an iterator of its own: no batch can be taken and put back"]
-    rows, numbers, complete = given_rows(given, peeked, tokenizer)
+    with still(*parts(loader), given):
+        rows, numbers, complete = given_rows(given, peeked, tokenizer)
     if not complete:
         notes.append("not all rows of the data were searched for those of the batches")
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):

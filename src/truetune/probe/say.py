@@ -90,5 +90,5 @@ def compared(said: Said, reference: str, tokenizer: Any, *, also: str = "") -> d
     cut = len(said.ids) >= MOST and not said.stopped
     recited = any(t.startswith(w) or (cut and w.startswith(t)) for w in wanted for t in (text, whole))
     exact = any(t == w for w in wanted for t in (text, whole))
-    early = said.stopped and not recited and any(w.startswith(text) for w in wanted)
+    early = said.stopped and bool(text) and not recited and any(w.startswith(text) for w in wanted)
     return {"said": text, "recited": recited, "exact": exact, "stopped": said.stopped, "early": early, "cut": cut}

@@ -23,14 +23,14 @@ SAID = ("deepspeed", "fsdp", "torch_compile", "use_liger_kernel", "activation_of
 """Those that change what is computed"""
 
 
-def install(transformers: Any, notes: list[str]) -> None:
-    """Training arguments of every kind, and data sets, are trimmed from now on."""
+def install(transformers: Any, notes: list[str], folder: str | None) -> None:
+    """Training arguments of every kind, and data sets, are trimmed from now on; `folder` holds what a run writes."""
     base = transformers.TrainingArguments
-    _lean(base, notes)
+    _lean(base, notes, folder)
     _short(notes)
 
 
-def _lean(base: Any, notes: list[str]) -> None:
+def _lean(base: Any, notes: list[str], folder: str | None) -> None:
     """Set the fields before any class's own __post_init__ looks at them."""
     check = base.__post_init__
 
@@ -38,7 +38,7 @@ def _lean(base: Any, notes: list[str]) -> None:
     def __post_init__(self: Any) -> None:  # noqa: N807
         lean(self, notes)
         check(self)
-        self.output_dir = tempfile.mkdtemp(prefix="truetune-")
+        self.output_dir = tempfile.mkdtemp(prefix="truetune-", dir=folder)
 
     base.__post_init__ = __post_init__
     subclass = base.__init_subclass__

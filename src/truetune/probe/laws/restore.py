@@ -81,12 +81,14 @@ def _simple(holder: Any) -> dict[str, Any]:
 @contextmanager
 def _counters(holder: Any) -> Iterator[None]:
     """Numbers and texts of an object, and its containers of such."""
-    simple = _simple(holder)
+    simple, names = _simple(holder), set(vars(holder))
     containers = [(value, copy.deepcopy(value)) for value in vars(holder).values()
                   if isinstance(value, dict | list | deque) and _plain(value, 4)]  # fmt: skip
     try:
         yield
     finally:
+        for name in vars(holder).keys() - names:
+            del vars(holder)[name]
         vars(holder).update(simple)
         for container, before in containers:
             container.clear()
