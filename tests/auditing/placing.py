@@ -50,8 +50,8 @@ def record(
     facts = {
         "rank": 0, "world": 1, "versions": {}, "args": {}, "notes": [],
         "trainer": {"class": None, "bases": [], "kind": kind, "collator": "x.y"},
-        "model": {"generation_config": None, "class": "x.y", "attention": "sdpa", "dtype": "float32", "trainable": 1,
-                  "parameters": 1},
+        "model": {"config": {}, "generation_config": None, "class": "x.y", "attention": "sdpa",
+                  "dtype": "float32", "trainable": 1, "parameters": 1},
         "tokenizer": {"pad": pad, "bos": None, "eos": None, "padding_side": "right", **(special or {})},
         "data": {"given": {"rows": len(rows), "columns": None}, "prepared": {"rows": count, "columns": None},
                  "numbers": list(range(len(rows))), "used": []},
