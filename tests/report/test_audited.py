@@ -56,7 +56,7 @@ def audited(contents: list[str]) -> AuditReport:
     labels = np.where(mask == 1, ids, -100)
     labels[:, -1] = 5
     facts = {
-        "rank": 0, "trainer": {"kind": "sft"}, "model": {}, "tokenizer": {"pad": PAD, "bos": None},
+        "rank": 0, "trainer": {"kind": "sft"}, "model": {"config": {}}, "tokenizer": {"pad": PAD, "bos": None},
         "data": {"given": {"rows": len(given)}, "prepared": {"rows": len(given)}, "numbers": list(range(len(given)))},
         "batches": [{"indices": []}] * 2,
     }  # fmt: skip
