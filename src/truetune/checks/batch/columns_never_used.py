@@ -45,8 +45,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rows.unused_columns import TELLING
@@ -97,7 +95,7 @@ def _unused(audit: Audit) -> dict[str, str]:
         if (row := _row(sample)) is not None:
             lines.setdefault((sample.rank, row), []).append(_plain(sample.text(0, len(sample.ids))))
     seen = {re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0] for sample in audit.samples
-            for i in np.unique(sample.field[sample.field >= 0]).tolist()}  # fmt: skip
+            for i in set(sample.field[sample.field >= 0].tolist())}  # fmt: skip
     texts: dict[str, str] = {}
     for record in audit.records:
         for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):
