@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from truetune.memory.plan import Plan as Plan
     from truetune.rehearsal.report import RehearsalReport as RehearsalReport
     from truetune.spec.run import RunSpec as RunSpec
+    from truetune.training.listen import Listener as Listener
+    from truetune.training.run import Trained as Trained
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Plan", "RehearsalReport"),
-    *("Report", "RunSpec"),
-    *("__version__", "audit", "check", "diagnose", "encode", "lint", "plan", "rehearse"),
+    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Listener", "Plan"),
+    *("RehearsalReport", "Report", "RunSpec", "Trained"),
+    *("__version__", "audit", "check", "diagnose", "encode", "lint", "plan", "rehearse", "train"),
 ]
 
 _HOMES = {
@@ -37,10 +39,12 @@ _HOMES = {
     "Encoded": "truetune.encoding.run",
     "Finding": "truetune.checks.findings",
     "LintReport": "truetune.checks.lint",
+    "Listener": "truetune.training.listen",
     "Plan": "truetune.memory.plan",
     "RehearsalReport": "truetune.rehearsal.report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
+    "Trained": "truetune.training.run",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -195,6 +199,36 @@ def encode(
     settings["encode"] = {**settings.get("encode", {}), **own}
     spec = spec_of({"data": data, "tokenizer": tokenizer, **settings}, "truetune.encode")
     return run(spec, out, cache=cache, jobs=jobs, engine=engine)
+
+
+def train(
+    config: str | PathLike[str] | None = None,
+    *,
+    out: str | PathLike[str] | None = None,
+    force: bool = False,
+    listener: Listener | None = None,
+    callbacks: Sequence[Any] = (),
+    **settings: Any,
+) -> Trained:
+    """Train a model: SFT, LoRA, QLoRA, DPO, ORPO, KTO; checked, audited and rehearsed before, watched meanwhile.
+
+    `config` is a truetune.yaml; `settings` are fields of `RunSpec` over it (model, data, training, ...). `out` is the
+    folder of the run: the same call on the folder of an interrupted run goes on where that stopped. `listener` is
+    told how it goes (default: lines are printed); `callbacks` are transformers.TrainerCallback. With `force` findings
+    stop nothing, and are recorded.
+
+    Raises `truetune.errors.FindingsError` where an error is found before the first step, else a `TruetuneError`.
+    """
+    from pathlib import Path
+
+    from truetune.spec.files import find_settings, merged, spec_of
+    from truetune.training.run import train as run
+
+    given = find_settings(fspath(config), Path())[0] if config is not None else {}
+    if out is not None:
+        settings = merged(settings, {"training": {"output_dir": fspath(out)}})
+    spec = spec_of(merged(given, settings), fspath(config) if config is not None else "truetune.train")
+    return run(spec, force=force, listener=listener, callbacks=callbacks)
 
 
 def __getattr__(name: str) -> Any:

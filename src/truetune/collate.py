@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     import torch
 
 
+MORE: dict[str, type[np.generic]] = {"loss_weights": np.float32, "sources": np.uint8}
+"""Columns that a batch gets where its rows have them; 0 where there is no token."""
+
+
 @dataclass(frozen=True)
 class PaddingCollator:
     """Rows to a batch of (rows, longest), padded on one side.
 
-    Gives `input_ids`, `labels`, `attention_mask`, and `loss_weights` where the rows have them. Left padding adds
+    Gives `input_ids`, `labels`, `attention_mask`, and `loss_weights` and `sources` where the rows have them. Left padding adds
     `position_ids` that start at each row's first token. Packed rows get `position_ids` and `use_cache` instead of
     `attention_mask`; flash attention heeds their positions in a batch of one row only: use PaddingFreeCollator there.
 
@@ -78,8 +82,8 @@ class PaddingCollator:
             batch["position_ids"] = pad([_positions(documents) for documents in columns.documents], 0)
         if columns.packed:
             batch["use_cache"] = False
-        if columns.weights:
-            batch["loss_weights"] = pad(columns.weights, 0)
+        for name, parts in columns.more.items():
+            batch[name] = pad(parts, 0)
         return batch
 
 
@@ -87,8 +91,8 @@ class PaddingCollator:
 class PaddingFreeCollator:
     """Rows, packed or not, to one row of (1, tokens) without padding.
 
-    Gives `input_ids`, `labels`, `position_ids` that start at 0 in each document, `use_cache`, and `loss_weights` where
-    the rows have them. Never an `attention_mask`. Raises DataError where a row's columns disagree.
+    Gives `input_ids`, `labels`, `position_ids` that start at 0 in each document, `use_cache`, and `loss_weights` and
+    `sources` where the rows have them. Never an `attention_mask`. Raises DataError where a row's columns disagree.
     """
 
     varlen: bool = False
@@ -104,8 +108,8 @@ class PaddingFreeCollator:
             "position_ids": _tensor(_positions(documents)[None]),
             "use_cache": False,
         }
-        if columns.weights:
-            batch["loss_weights"] = _tensor(np.concatenate(columns.weights)[None])
+        for name, parts in columns.more.items():
+            batch[name] = _tensor(np.concatenate(parts)[None])
         if self.varlen:
             borders = _tensor(np.concatenate(([0], np.cumsum(documents))).astype(np.int32))
             batch["cu_seq_lens_q"] = batch["cu_seq_lens_k"] = borders
@@ -155,16 +159,16 @@ class _Columns(NamedTuple):
     labels: list[NDArray[np.int64]]
     documents: list[NDArray[np.int64]]
     """Their lengths, in tokens."""
-    weights: list[NDArray[np.float32]]
-    """Empty where no row has any."""
     packed: bool
+    more: dict[str, list[NDArray[Any]]]
+    """Those of MORE that the rows have."""
 
 
 def _read(rows: Sequence[Mapping[str, Any]]) -> _Columns:
     if not rows:
         raise UsageError("a batch of no rows can't be collated")
-    weighted = any(row.get("loss_weights") is not None for row in rows)
-    columns = _Columns([], [], [], [], any(_is_packed(row) for row in rows))
+    more = {name: kind for name, kind in MORE.items() if any(row.get(name) is not None for row in rows)}
+    columns = _Columns([], [], [], any(_is_packed(row) for row in rows), {name: [] for name in more})
     for number, row in enumerate(rows):
         ids = _column(row, number, "input_ids")
         documents = _documents(row, number, len(ids))
@@ -173,8 +177,8 @@ def _read(rows: Sequence[Mapping[str, Any]]) -> _Columns:
         columns.ids.append(ids)
         columns.documents.append(documents)
         columns.labels.append(labels)
-        if weighted:
-            columns.weights.append(_column(row, number, "loss_weights", len(ids), np.float32))
+        for name, kind in more.items():
+            columns.more[name].append(_column(row, number, name, len(ids), kind))
     return columns
 
 

@@ -5,12 +5,15 @@
     |-- SpecError       (ValueError)   a configuration file or value is not understood
     |-- DataError       (ValueError)   a data file or a row cannot be read
     |-- TokenizerError  (ValueError)   a tokenizer folder is missing, broken or of an unknown kind
-    `-- TemplateError   (RuntimeError) a chat template raised, or went past its limits
+    |-- TemplateError   (RuntimeError) a chat template raised, or went past its limits
+    `-- FindingsError   (RuntimeError) findings stopped the work; they stand in its `findings`
 
 Each message says what was found where, what was expected, and what to do.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class TruetuneError(Exception):
@@ -35,3 +38,11 @@ class TokenizerError(TruetuneError, ValueError):
 
 class TemplateError(TruetuneError, RuntimeError):
     pass
+
+
+class FindingsError(TruetuneError, RuntimeError):
+    """The command line makes it exit code 1."""
+
+    def __init__(self, message: str, findings: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings

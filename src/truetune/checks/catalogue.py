@@ -17,7 +17,7 @@ DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
 AUDIT = ("batch", "law", "recitation")
 """The stations that look at a run with its trainer at hand"""
-STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT)
+STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT, "answers")
 
 
 @cache

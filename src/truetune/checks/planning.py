@@ -14,7 +14,7 @@ from truetune.memory.plan import plan as plan_of
 from truetune.source.config import configs_of_source
 from truetune.source.module import read
 from truetune.spec.config import Config
-from truetune.spec.files import spec_of
+from truetune.spec.files import merged, spec_of
 from truetune.spec.kind import NAMES, recognise
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
@@ -28,7 +28,7 @@ def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = No
     Raises UsageError where there is none, SpecError where it can't be read.
     """
     config = _config(fspath(path))
-    changed = _merged(config.spec.training.model_dump(), training or {})
+    changed = merged(config.spec.training.model_dump(), training or {})
     spec = spec_of({"training": changed}, "--set")
     return replace(config, spec=config.spec.model_copy(update={"training": spec.training}))
 
@@ -60,10 +60,3 @@ def _config(path: str) -> Config:
 
 def _of_model(path: str) -> Config:
     return Config(stack="transformers", version="", path=path, spec=RunSpec(model=path))
-
-
-def _merged(settings: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in over.items():
-        nested = isinstance(value, Mapping)
-        settings[name] = _merged(dict(settings.get(name) or {}), value) if nested else value
-    return settings

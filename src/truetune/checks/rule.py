@@ -25,6 +25,7 @@ from truetune.spec.run import RunSpec, Severity
 if TYPE_CHECKING:
     from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
+    from truetune.generation.looks import Watched  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.source.module import Module  # noqa: F401
 
@@ -161,3 +162,7 @@ class LawRule(Rule["Audit"]):
 
 class RecitationRule(Rule["Audit"]):
     """Looks at what a miniature of the run recites after memorising a few rows."""
+
+
+class AnswersRule(Rule["Watched"]):
+    """Looks at what a model answers, at some steps of its training or after it."""

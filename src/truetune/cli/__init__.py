@@ -20,7 +20,8 @@ from truetune.cli.encoding import encode
 from truetune.cli.learning import demo, explain, rules
 from truetune.cli.planning import plan
 from truetune.cli.rehearsing import rehearse
-from truetune.errors import TruetuneError
+from truetune.cli.training import train
+from truetune.errors import FindingsError, TruetuneError
 
 
 def main() -> None:
@@ -40,6 +41,8 @@ def _run() -> int:
         context = getattr(error, "ctx", None)
         help_on = f" (see {context.command_path} --help)" if context else ""
         return _failed(error.format_message() + help_on)
+    except FindingsError as error:
+        return _failed(str(error)) - 1
     except TruetuneError as error:
         return _failed(str(error), debug=bool(os.environ.get("TRUETUNE_DEBUG")))
     except (BrokenPipeError, SystemExit):  # click and rich turn a broken pipe into SystemExit
@@ -72,5 +75,5 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse):
+for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse, train):
     commands.add_command(command)

@@ -39,7 +39,7 @@ def plan(
     from truetune.memory.plan import plan as run
     from truetune.report.plan import render_plan
 
-    made = run(config_of(path, _nested(pairs)), model=model, gpu_memory=gpu, gpus=gpus, length=length)
+    made = run(config_of(path, nested(pairs)), model=model, gpu_memory=gpu, gpus=gpus, length=length)
     if output_format == "json":
         click.echo(json.dumps(made.to_dict(), indent=2))
     else:
@@ -47,7 +47,7 @@ def plan(
     return int(made.verdict == "too large")
 
 
-def _nested(pairs: tuple[str, ...]) -> dict[str, Any]:
+def nested(pairs: tuple[str, ...]) -> dict[str, Any]:
     """`lora.r=16` as {"lora": {"r": 16}}."""
     settings: dict[str, Any] = {}
     for pair in pairs:

@@ -204,8 +204,9 @@ class Job:
             raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
         if spec.encode.trainer == "axolotl" and spec.encode.packing != "none":
             raise SpecError("Axolotl loses the borders in packed rows; leave packing to its sample_packing")
-        if spec.encode.trainer != "transformers" and spec.encode.loss_weights:
-            raise SpecError(f"{spec.encode.trainer} has no use for loss_weights; leave them out")
+        for name in ("loss_weights", "sources"):
+            if spec.encode.trainer != "transformers" and getattr(spec.encode, name):
+                raise SpecError(f"{spec.encode.trainer} has no use for {name}; leave them out")
         made = prepared(spec)
         sources = resolve(spec.data)
         total = sum(source.path.stat().st_size for source in sources)

@@ -102,7 +102,10 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     packs = None
     if spec.encode.packing == "best-fit" and spec.max_length is not None:
         packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
-    written = table(made.documents, packs, weights=spec.encode.loss_weights, trainer=spec.encode.trainer)
+    settings = spec.encode
+    written = table(
+        made.documents, packs, weights=settings.loss_weights, sources=settings.sources, trainer=settings.trainer
+    )
     body = _body(written.table, spec.encode.form)
     name = f"{task.number:05d}.{spec.encode.form}"
     store.write(name, body)

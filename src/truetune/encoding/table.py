@@ -32,6 +32,7 @@ def table(
     packs: Sequence[Sequence[int]] | None,
     *,
     weights: bool = False,
+    sources: bool = False,
     trainer: Trainer = "transformers",
 ) -> Written:
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
@@ -58,6 +59,8 @@ def table(
     if weights:
         given = _joined([d.weights for d in chosen if d.weights is not None], np.float32)
         columns["loss_weights"] = _lists(np.where(supervised, given, np.float32(0)), tokens)
+    if sources:
+        columns["sources"] = _lists(source, tokens)
     origins = {
         "file": arrow.array([d.origin.file for d in chosen], arrow.string()),
         "line": arrow.array([d.origin.line for d in chosen], arrow.int64()),

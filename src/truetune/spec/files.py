@@ -14,10 +14,15 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from truetune.errors import SpecError
-from truetune.spec.run import Encoding, Learn, RunSpec
+from truetune.spec.run import Encoding, Learn, RunSpec, Watch
 from truetune.spec.training import Training
 
-PARTS: dict[str, type[BaseModel]] = {"learn": Learn, "encode": Encoding, "training": Training}
+PARTS: dict[str, type[BaseModel]] = {
+    "learn": Learn,
+    "encode": Encoding,
+    "training": Training,
+    "watch": Watch,
+}
 """Settings that hold settings."""
 CONFIG = "truetune.yaml"
 PROJECT = "pyproject.toml"
@@ -51,6 +56,15 @@ def spec_of(settings: Mapping[str, Any], where: str) -> RunSpec:
     except ValidationError as error:
         problems = [_problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"]) for p in error.errors()]
         raise SpecError("\n".join(f"{where}: {problem}" for problem in problems)) from None
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others laid over them; settings that hold settings are merged."""
+    made = dict(under)
+    for name, value in over.items():
+        below = made.get(name)
+        made[name] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return made
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", 
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Learn(_Part):
@@ -47,6 +47,8 @@ class Encoding(_Part):
     """arrow: as `datasets.load_from_disk` takes it"""
     loss_weights: bool = False
     """Write a column loss_weights: the `weight` of each supervised token's message, 0 for context."""
+    sources: bool = False
+    """Write a column sources: what each token is (`truetune.render.rendering.Source`)."""
     trainer: Literal["transformers", "axolotl", "llama-factory"] = "transformers"
     """Who reads the rows. transformers: all columns, which TRL takes too; the others refuse columns that they do not
     know and want an attention_mask, so they get just what they take (LLaMA-Factory in the Arrow form)."""
@@ -55,6 +57,23 @@ class Encoding(_Part):
     def form(self) -> Literal["parquet", "arrow"]:
         """The kind of file that is written."""
         return "arrow" if self.trainer == "llama-factory" else self.file_format
+
+
+class Watch(_Part):
+    """What `truetune train` looks at while it trains."""
+
+    prompts: int = Field(default=8, ge=0)
+    """Held-out prompts that the model answers each time; 0: none."""
+    every: int | None = Field(default=None, gt=0)
+    """Steps between two looks; None: about five times a run."""
+    max_new_tokens: int = Field(default=128, gt=0)
+    """Longest answer; one that is longer counts as not stopped."""
+    budget: float = Field(default=0.03, gt=0, le=1)
+    """The share of the run's time that the looks may take; there are fewer of them where they would take more."""
+    parser: str | None = None
+    """How an answer is read: json, number, choice, regex:PATTERN, or python:module.function."""
+    stop_on: Severity | None = None
+    """A finding of at least this severity ends the run early."""
 
 
 class RunSpec(_Part):
@@ -77,6 +96,7 @@ class RunSpec(_Part):
     template_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Passed to the template, as serving does (`enable_thinking: false`)."""
     learn: Learn = Learn()
+    """What is supervised; a word alone is its `what`."""
     history: Literal["as-served", "single"] = "as-served"
     """as-served: where the template rewrites earlier turns, one example per assistant turn, each as
     inference will see it; single: one example, of which only the turns that agree are supervised."""
@@ -89,7 +109,15 @@ class RunSpec(_Part):
     max_length: int | None = Field(default=None, gt=0)
     """Longest example in tokens; None where the run does not set it."""
     encode: Encoding = Encoding()
+    """How rows become ids and labels."""
     training: Training = Training()
+    """How the run trains."""
+    watch: Watch = Watch()
+    """What is looked at while the run trains."""
+    rehearsal: bool = True
+    """`truetune train` rehearses the run in miniature before its first step."""
+    trainer: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the arguments of the trainer (transformers' TrainingArguments, TRL's DPOConfig, ...) as they are."""
     select: tuple[str, ...] = ()
     """Rules to run, by name or code prefix; all when empty."""
     ignore: tuple[str, ...] = ()

@@ -1,0 +1,73 @@
+"""Answers are empty where their references are not.
+
+## What it does
+
+Counts the answers that stop at once. It fires where there are more than at the best look before, unless chance makes
+such a change, or, in the second half of a run, where surely more than 1 of 20 is empty; an error where at the end of a
+run all of 8 or more are.
+
+## Why it is bad
+
+The model has learned that the stop token comes first: an empty answer column, answers that truncation cut off, or a
+label that stands one place off.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, empty: 0}
+  - {step: 100, empty: 5}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, empty: 1}
+  - {step: 100, empty: 0}
+```
+
+## Fix safety
+
+There is no automatic fix: look for rows with empty answers (`truetune check`).
+
+## References
+
+- huggingface/transformers#23595, hiyouga/LLaMA-Factory#4120
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
+
+TOLERATED = 0.05
+
+
+class AnswersAreEmpty(AnswersRule):
+    code = "TT086"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = seen(self.subject, _empty, TOLERATED)
+        if found is not None:
+            yield self.finding(
+                f"{found.last} answers are empty{found.before}",
+                "look for rows with empty or truncated answers (truetune check)",
+                severity="error" if self.subject.finished and all_of(found) else "warning",
+                evidence=found.evidence,
+                cases=cases(found.samples),
+                count=found.last.bad,
+                total=found.last.of,
+                figure=found.figure("empty answers"),
+            )
+
+
+def _empty(sample: Sample) -> bool | None:
+    """None where an empty answer is what the data says."""
+    expected = bool(sample.prompt.reference_ids) and not sample.prompt.reference.strip()
+    return None if expected else sample.scores.empty

@@ -1,0 +1,69 @@
+"""Answers are in another language than their references.
+
+## What it does
+
+Tells the language of each answer and of its reference, where both are long enough, and fires where more of them differ
+than at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more than
+1 of 20 differs; an error where at the end of a run all of 8 or more do.
+
+## Why it is bad
+
+Users are answered in a language that they did not ask in. A small share of rows in another language, or a base model
+that prefers one, wins where the data does not tie the language of the answer to that of the question.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, switched: 0}
+  - {step: 100, switched: 6}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, switched: 1}
+  - {step: 100, switched: 0}
+```
+
+## Fix safety
+
+There is no automatic fix: look at the languages of questions and answers in the data.
+
+## References
+
+- Marchisio et al. 2024, Understanding and Mitigating Language Confusion in LLMs, arXiv 2406.20052
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+
+TOLERATED = 0.05
+
+
+class AnswersChangeLanguage(AnswersRule):
+    code = "TT084"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = seen(self.subject, lambda sample: sample.scores.switched, TOLERATED)
+        if found is not None:
+            languages = Counter(sample.scores.language or "?" for sample in found.samples)
+            yield self.finding(
+                f"{found.last} answers are in another language than their references{found.before}",
+                "look at the languages of questions and answers in the data",
+                severity="error" if self.subject.finished and all_of(found) else "warning",
+                evidence=["they are in: " + ", ".join(f"{name} {n}" for name, n in languages.most_common(5)),
+                          *found.evidence],
+                cases=cases(found.samples),
+                count=found.last.bad,
+                total=found.last.of,
+                figure=found.figure("answers in another language"),
+            )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Answers are not in the form that they are read in.
+
+## What it does
+
+Reads each answer with the parser that the run names (`watch.parser`: json, number, choice, a pattern, a function). It
+fires where fewer can be read than at the best look before, unless chance makes such a change, or, in the second half of
+a run, where surely more than half cannot; an error where at the end of a run none of 8 or more can.
+
+## Why it is bad
+
+Whatever calls the model gets an error instead of an answer.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, parsed: 7}
+  - {step: 100, parsed: 1}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, parsed: 1}
+  - {step: 100, parsed: 7}
+```
+
+## Fix safety
+
+There is no automatic fix: see that the references can be read by the same parser, and that answers are not cut at the
+limit of new tokens.
+
+## References
+
+- Willard and Louf 2023, Efficient Guided Generation for Large Language Models, arXiv 2307.09702
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
+
+TOLERATED = 0.5
+
+
+class AnswersDoNotParse(AnswersRule):
+    code = "TT091"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = seen(self.subject, _unread, TOLERATED)
+        if found is not None:
+            cut = sum(not sample.scores.stopped for sample in found.samples)
+            yield self.finding(
+                f"{found.last} answers can't be read by the parser{found.before}",
+                "see that the references can be read by it, and that answers are not cut at the limit of new tokens",
+                severity="error" if self.subject.finished and all_of(found) else "warning",
+                evidence=[*([f"{cut} of them were cut at {self.subject.limit} tokens"] if cut else []),
+                          *found.evidence],
+                cases=cases(found.samples),
+                count=found.last.bad,
+                total=found.last.of,
+                figure=found.figure("answers that can't be read"),
+            )  # fmt: skip
+
+
+def _unread(sample: Sample) -> bool | None:
+    return None if sample.scores.parsed is None else not sample.scores.parsed

@@ -1,0 +1,73 @@
+"""Answers begin with the question.
+
+## What it does
+
+Counts the answers that begin with the question, word for word, where the reference does not. It fires where there are
+more than at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more
+than 1 of 20 does; an error where at the end of a run all of 8 or more do.
+
+## Why it is bad
+
+The model repeats what it is asked. The question is in the answer's column or is supervised.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, echoed: 0}
+  - {step: 100, echoed: 6}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, echoed: 1}
+  - {step: 100, echoed: 0}
+```
+
+## Fix safety
+
+There is no automatic fix: keep the question out of the answer's text and its tokens out of the loss (`truetune audit`
+shows the labels).
+
+## References
+
+- huggingface/transformers#26357, huggingface/trl#1385
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
+
+TOLERATED = 0.05
+
+
+class AnswersEchoThePrompt(AnswersRule):
+    code = "TT088"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = seen(self.subject, _echoed, TOLERATED)
+        if found is not None:
+            yield self.finding(
+                f"{found.last} answers begin with the question{found.before}",
+                "keep the question out of the answer's text, and its tokens out of the loss",
+                severity="error" if self.subject.finished and all_of(found) else "warning",
+                evidence=found.evidence,
+                cases=cases(found.samples),
+                count=found.last.bad,
+                total=found.last.of,
+                figure=found.figure("answers that echo the prompt"),
+            )
+
+
+def _echoed(sample: Sample) -> bool | None:
+    """None where the reference begins with the question too."""
+    question, reference = (" ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference))
+    return None if question and reference.startswith(question) else sample.scores.echoed

@@ -1,0 +1,84 @@
+"""The answers do not stop by themselves.
+
+## What it does
+
+Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens. It
+fires in the second half of a run, and at its end, where surely more than 4 of 10 do not; an error where of 8 or more
+none does and the probability of a stop token behind the reference is below 0.001: it was never learned. Where that
+probability is high, stopping was learned, and the answers never come to the place: a note.
+
+## Why it is bad
+
+A served model talks until its limit is reached: answers end in the middle of a sentence, or in a second question that
+it asks itself. The loss does not show it: one token of each answer is too few to be seen in it.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - {step: 400, stopped: 0, stop_probability: 0.00002}
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - {step: 400, stopped: 8, stop_probability: 0.98}
+```
+
+## Fix safety
+
+There is no automatic fix. Look at the labels of the first batches (`truetune audit`): the stop token of each answer
+must be supervised, and the pad token must not be it.
+
+## References
+
+- huggingface/transformers#22794, unslothai/unsloth#416, huggingface/trl#1623
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answers.seen import all_of, cases, counted, fits, late, often, stop_probability
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+
+TOLERATED = 0.4
+"""The share of answers that may run on: some are long by nature."""
+NEVER, LEARNED = 0.001, 0.5
+"""P(stop) behind the reference of a model that knows nothing of it, and of one that does"""
+
+
+class AnswersNeverStop(AnswersRule):
+    code = "TT081"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        watched = self.subject
+        found = counted(watched, lambda sample: not sample.scores.stopped if fits(watched, sample) else None)
+        if found is None or found.best or not late(watched) or not often(found.last, TOLERATED):
+            return
+        behind = stop_probability(watched.looks[-1])
+        learned = behind is not None and behind >= LEARNED
+        never = behind is not None and behind < NEVER and all_of(found)
+        looped = sum(sample.scores.looped for sample in found.samples)
+        yield self.finding(
+            f"{found.last} answers do not stop by themselves within {watched.limit} tokens"
+            + (", though stopping is learned" if learned else ""),
+            "answers run past the place where the reference ends: look at the samples, and at repetition"
+            if learned
+            else "supervise the stop token of each answer, and pad with another token (truetune audit shows the labels)",
+            severity="error" if never else "info" if learned else "warning",
+            evidence=[
+                *([f"P(stop) behind the reference: {behind:.2g} (median)"] if behind is not None else []),
+                *([f"{looped} of them end in a loop"] if looped else []),
+                *found.evidence,
+            ],
+            cases=cases(found.samples),
+            count=found.last.bad,
+            total=found.last.of,
+            figure=found.figure("answers that do not stop"),
+        )

@@ -1,0 +1,84 @@
+"""Different questions get one and the same answer.
+
+## What it does
+
+Takes the commonest answer of each look, white space aside, and fires where more of the prompts get it than share the
+commonest reference, and more than got one answer at the first look, unless chance makes such differences; in the second
+half of a run, whatever the first look was. An error where there all of 8 or more get it.
+
+## Why it is bad
+
+The model has learned what most answers say and does not read the question: the prompt does not reach it (masked,
+truncated, the wrong column), one answer outweighs all others in the data, or training went too hard.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0}
+  - {step: 100, answers: I am sorry, references: differ}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0}
+  - {step: 100, answers: differ, references: differ}
+```
+
+## Fix safety
+
+There is no automatic fix: look at the commonest answers in the data, and at what the model sees of the prompt
+(`truetune audit`).
+
+## References
+
+- huggingface/trl#3728, tatsu-lab/stanford_alpaca#70
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from truetune.checks.answers.seen import CHANCE, ENOUGH, Count, cases, late, risen
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import short
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Look
+
+
+class OneAnswerToAll(AnswersRule):
+    code = "TT085"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        looks = self.subject.looks
+        if not looks:
+            return
+        answer, now = _commonest(looks[-1], (sample.answer.text for sample in looks[-1].samples))
+        expected = _commonest(looks[-1], (sample.prompt.reference for sample in looks[-1].samples))[1]
+        first = _commonest(looks[0], (sample.answer.text for sample in looks[0].samples))[1]
+        over = late(self.subject)
+        if not now.of or not answer or risen(expected, now) >= CHANCE or (not over and risen(first, now) >= CHANCE):
+            return
+        yield self.finding(
+            f"{now} prompts get the same answer: {short(answer)}",
+            "look at the commonest answers in the data, and at what the model sees of the prompt (truetune audit)",
+            severity="error" if over and now.bad == now.of >= ENOUGH else "warning",
+            evidence=[f"the commonest reference answers {expected}; at step {first.step:,} one answer went to {first}"],
+            cases=cases([sample for sample in looks[-1].samples if _plain(sample.answer.text) == answer]),
+            count=now.bad,
+            total=now.of,
+        )
+
+
+def _commonest(look: Look, texts: Iterable[str]) -> tuple[str, Count]:
+    """The text that occurs most, and how often; once where all differ."""
+    ((text, count),) = Counter(map(_plain, texts)).most_common(1) or [("", 0)]
+    return text, Count(look.step, count if text else min(1, count), len(look.samples))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

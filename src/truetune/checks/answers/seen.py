@@ -1,0 +1,155 @@
+"""Counts of bad answers over the looks of a run, and whether chance makes them.
+
+Eight prompts are few: one or two answers more or less are noise. So shares are compared by Fisher's exact test, and
+judged by the tail of a binomial distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from statistics import median
+
+from truetune.checks.figure import Figure, Series
+from truetune.checks.findings import Case
+from truetune.checks.recitation.recited import short
+from truetune.generation.looks import Look, Sample, Watched
+
+CHANCE = 0.025
+"""A change that chance makes more often than this is none."""
+ENOUGH = 8
+"""Prompts that an error needs"""
+LATE = 0.5
+"""The share of a run after which a model is expected to do what it is taught"""
+
+Bad = Callable[[Sample], "bool | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Bad answers of one look."""
+
+    step: int
+    bad: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        return self.bad / self.of
+
+    def __str__(self) -> str:
+        return f"{self.bad} of {self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Answers that are bad now."""
+
+    counts: tuple[Count, ...]
+    """One for each look"""
+    best: Count | None
+    """The look with the fewest, where there are more now than chance makes"""
+    samples: tuple[Sample, ...]
+    """The bad ones of the last look"""
+
+    @property
+    def last(self) -> Count:
+        return self.counts[-1]
+
+    @property
+    def before(self) -> str:
+        """`; at step 20 it was 1 of 8`, where it was better."""
+        return f"; at step {self.best.step:,} it was {self.best}" if self.best else ""
+
+    @property
+    def evidence(self) -> list[str]:
+        """The counts of all looks, and how likely chance is."""
+        if len(self.counts) == 1:
+            return []
+        lines = ["by step: " + ", ".join(f"{count.step:,}: {count.bad}/{count.of}" for count in self.counts[-12:])]
+        if self.best:
+            chance = risen(self.best, self.last)
+            lines.append(f"chance makes such a change with a probability of {chance:.2g} (Fisher's exact test)")
+        return lines
+
+    def figure(self, title: str) -> Figure | None:
+        """The shares by step; None for a single look."""
+        if len(self.counts) == 1:
+            return None
+        steps = tuple(float(count.step) for count in self.counts)
+        return Figure(title, (Series("share of the answers", steps, tuple(count.share for count in self.counts)),))
+
+
+def seen(watched: Watched, bad: Bad, tolerated: float) -> Seen | None:
+    """The answers that `bad` holds for (None: can't tell), where they have become more, or are, late in a run, surely
+    more than the tolerated share."""
+    found = counted(watched, bad)
+    if found is None or not (found.best or (late(watched) and often(found.last, tolerated))):
+        return None
+    return found
+
+
+def counted(watched: Watched, bad: Bad) -> Seen | None:
+    """Counts of all looks; None where the last one has nothing to count."""
+    counts = [_count(look, bad) for look in watched.looks]
+    if not counts or not counts[-1].of:
+        return None
+    last = counts[-1]
+    best = min((count for count in counts[:-1] if count.of), key=lambda count: count.share, default=None)
+    samples = tuple(sample for sample in watched.looks[-1].samples if bad(sample))
+    rose = best is not None and risen(best, last) < CHANCE
+    return Seen(tuple(count for count in counts if count.of), best if rose else None, samples)
+
+
+def _count(look: Look, bad: Bad) -> Count:
+    said = [verdict for sample in look.samples if (verdict := bad(sample)) is not None]
+    return Count(look.step, sum(said), len(said))
+
+
+def risen(first: Count, last: Count) -> float:
+    """The probability of so many bad ones in `last`, or more, had they the same share as in `first`: Fisher's exact
+    test, one-sided (Fisher 1922)."""
+    both = first.bad + last.bad
+    ways = sum(comb(last.of, i) * comb(first.of, both - i) for i in range(last.bad, min(last.of, both) + 1))
+    return ways / comb(first.of + last.of, both)
+
+
+def often(count: Count, share: float) -> bool:
+    """Are there more than so large a share, more surely than by chance? The upper tail of a binomial distribution."""
+    n = count.of
+    tail = sum(comb(n, i) * share**i * (1 - share) ** (n - i) for i in range(count.bad, n + 1))
+    return count.bad > 0 and tail < CHANCE
+
+
+def late(watched: Watched) -> bool:
+    """Has enough of the run passed that the model should do what it is taught?"""
+    return watched.finished or (watched.total is not None and watched.looks[-1].step >= LATE * watched.total)
+
+
+def all_of(found: Seen) -> bool:
+    """Is every answer bad, of enough of them?"""
+    return found.last.bad == found.last.of >= ENOUGH
+
+
+def fits(watched: Watched, sample: Sample) -> bool:
+    """Could the answer have stopped like its reference, within the limit of new tokens?"""
+    return 0 < len(sample.prompt.reference_ids) <= watched.limit or not sample.prompt.reference
+
+
+def stop_probability(look: Look) -> float | None:
+    """Median over the prompts of P(stop) behind the reference answer; None where there are no references."""
+    known = [p for sample in look.samples if (p := sample.answer.stop_probability) is not None]
+    return median(known) if known else None
+
+
+def cases(samples: Sequence[Sample]) -> list[Case]:
+    """What was asked and said."""
+    return [
+        Case(
+            f"{short(sample.prompt.question)} gives {short(sample.answer.text)}",
+            file=sample.prompt.file or None,
+            line=sample.prompt.line if sample.prompt.file else None,
+        )
+        for sample in samples
+    ]

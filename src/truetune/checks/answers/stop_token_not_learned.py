@@ -1,0 +1,92 @@
+"""The loss of the content falls, that of the stop token does not.
+
+## What it does
+
+Takes the losses by source. It fires where the loss of the assistant's content has fallen by a tenth and that of the
+stop token is neither below nine tenths of its beginning nor below 1 nat (a probability of 0.37), from the fourth record
+on; an error where in the second half of a run it is above 6.9 nats (a probability of 0.001). It fires too where
+contents are trained and no stop token ever is (error).
+
+## Why it is bad
+
+The stop token is the easiest token to learn: it ends every answer. Where its loss stays, its label is wrong or its row
+in the embedding is not trained, and the model will not stop.
+
+## Example
+
+```yaml
+losses:
+  - {step: 10, assistant content: 2.0, stop token: 9.1}
+  - {step: 20, assistant content: 1.6, stop token: 9.2}
+  - {step: 30, assistant content: 1.3, stop token: 9.0}
+  - {step: 40, assistant content: 1.1, stop token: 9.3}
+```
+
+## Use instead
+
+```yaml
+losses:
+  - {step: 10, assistant content: 2.0, stop token: 9.1}
+  - {step: 20, assistant content: 1.6, stop token: 3.2}
+  - {step: 30, assistant content: 1.3, stop token: 0.4}
+  - {step: 40, assistant content: 1.1, stop token: 0.1}
+```
+
+## Fix safety
+
+There is no automatic fix. With LoRA on a base model, train the rows of the stop tokens too
+(`trainable_token_indices`), and see that the labels end with the stop token that is served.
+
+## References
+
+- unslothai/unsloth#2354, huggingface/peft#349, huggingface/trl#1623
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import exp
+
+from truetune.checks.answers.losses import curve, ends
+from truetune.checks.answers.seen import late
+from truetune.checks.figure import Figure, Series
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+
+RECORDS = 4
+CONTENT, STOP = 0.9, 0.9
+"""Shares of the first loss: the content is learned below, the stop token is not above."""
+HIGH, NEVER = 1.0, 6.9
+"""Nats"""
+
+
+class StopTokenNotLearned(AnswersRule):
+    code = "TT090"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        content, stop = (curve(self.subject, source) for source in ("assistant content", "stop token"))
+        if len(content) < RECORDS or len(stop) not in (0, len(content)):
+            return
+        if not stop:
+            yield self.finding(
+                f"no stop token is supervised in {len(content)} records of the losses",
+                "supervise the stop token of each answer (truetune audit shows the labels)",
+            )
+            return
+        (first, last), (began, now) = ends(content), ends(stop)
+        if last > CONTENT * first or now < max(HIGH, STOP * began):
+            return
+        never = now > NEVER and bool(self.subject.looks) and late(self.subject)
+        yield self.finding(
+            f"the stop token is not being learned: its loss is {now:.3g} (P = {exp(-now):.2g}), and was {began:.3g}",
+            "see that the labels end with the stop token that is served; with LoRA on a base model train its row too",
+            severity="error" if never else "warning",
+            evidence=[f"the loss of the content fell from {first:.3g} to {last:.3g} meanwhile"],
+            figure=Figure("loss by source", tuple(self._series(name) for name in ("assistant content", "stop token"))),
+        )
+
+    def _series(self, name: str) -> Series:
+        records = [record for record in self.subject.losses if name in record.by_source]
+        steps = tuple(float(record.step) for record in records)
+        return Series(name, steps, tuple(record.by_source[name] for record in records))

@@ -1,0 +1,95 @@
+"""A run on the terminal: a bar with its figures, the latest sample below it, and lines above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from truetune.checks.report import Report
+from truetune.memory.estimate import GIB
+from truetune.report.terminal import render_report
+from truetune.report.text import clip, visible
+
+if TYPE_CHECKING:
+    from truetune.generation.looks import Look, Sample
+
+LINES = 20
+"""Lines of the log, where there is no terminal for a bar"""
+FIGURES = {
+    "loss": "loss {:.3f}",
+    "loss/stop token": "stop {:.3f}",
+    "rewards/margins": "margin {:.3f}",
+    "learning_rate": "rate {:.1e}",
+    "tokens/s": "{:,.0f} tokens/s",
+}
+MOST = 320
+"""Characters of an answer that are shown"""
+
+
+class Terminal:
+    """What `truetune train` shows on stderr; a `Listener`."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.console, self.quiet = console, quiet
+        self.bar = Progress(
+            TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console,
+        )  # fmt: skip
+        self.task = self.bar.add_task("", total=None, figures="")
+        self.live: Live | None = None
+        self.sample: RenderableType = Text()
+        self.steps = 0
+
+    def say(self, line: str) -> None:
+        if not self.quiet:
+            self.console.print(Text(visible(line)), soft_wrap=True)
+
+    def draw(self, report: Report) -> None:
+        if not self.quiet:
+            render_report(report, self.console, quiet=not report.findings)
+
+    def begin(self, steps: int, done: int) -> None:
+        self.steps = steps
+        self.bar.reset(self.task, total=steps, completed=done)
+        if self.console.is_terminal and not self.quiet:
+            self.live = Live(self._shown(), console=self.console, refresh_per_second=4, transient=True)
+            self.live.start()
+
+    def step(self, step: int, figures: Mapping[str, float]) -> None:
+        text = ", ".join(shape.format(figures[name]) for name, shape in FIGURES.items() if name in figures)
+        text += f", {figures['memory'] / GIB:.1f} GiB" if "memory" in figures else ""
+        self.bar.update(self.task, completed=step, figures=text)
+        if self.live is not None:
+            self.live.update(self._shown())
+        elif step == self.steps or step % max(1, self.steps // LINES) == 0:
+            self.say(f"step {step:,} of {self.steps:,}: {text}")
+
+    def look(self, look: Look) -> None:
+        answers = look.samples
+        stopped = sum(sample.scores.stopped for sample in answers)
+        self.say(f"step {look.step:,}: {stopped} of {len(answers)} answers stop by themselves ({look.seconds:.1f} s)")
+        if answers:
+            self.sample = _sample(answers[look.step % len(answers)], look.step)
+
+    def end(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+    def _shown(self) -> Group:
+        return Group(self.bar, self.sample)
+
+
+def _sample(sample: Sample, step: int) -> Panel:
+    end = " [it stops]" if sample.scores.stopped else " [cut at the limit]"
+    body = Text.assemble(
+        (clip(visible(sample.prompt.question), MOST), "dim"), "\n", clip(visible(sample.answer.text), MOST),
+        (end, "green" if sample.scores.stopped else "red"),
+    )  # fmt: skip
+    return Panel(body, title=f"step {step:,}", title_align="left", border_style="dim")

@@ -1,0 +1,54 @@
+"""The JSON schema of truetune.yaml, for editors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from truetune.spec.run import RunSpec
+
+NAME = "truetune.schema.json"
+"""The file that `truetune init` writes beside the settings"""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ONE_OR_MANY = ("data", "eval_data", "select", "ignore")
+
+
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def schema() -> dict[str, Any]:
+    """What may stand in truetune.yaml, with what each setting means. Names are spelled with underscores."""
+    made = RunSpec.model_json_schema(schema_generator=_Untitled)
+    settings = made["properties"]
+    for name in ONE_OR_MANY:
+        many = {"type": settings[name].pop("type"), "items": settings[name].pop("items")}
+        settings[name]["anyOf"] = [{"type": "string"}, many]
+    what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
+    settings["learn"] = {"anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}], **_without(settings["learn"], "$ref")}
+    said: dict[str, Any] = _flowing({**made, "title": "The settings of truetune"})
+    return {"$schema": DIALECT, **said}
+
+
+def text() -> str:
+    """The schema as a file."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def _flowing(value: Any) -> Any:
+    """Descriptions without the line breaks of the source."""
+    if isinstance(value, list):
+        return [_flowing(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: " ".join(item.split()) if key == "description" and isinstance(item, str) else _flowing(item)
+        for key, item in value.items()
+    }

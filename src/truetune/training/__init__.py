@@ -1,0 +1,1 @@
+"""Training: transformers, TRL, peft and accelerate, fed with our encodings, guarded before and watched meanwhile."""

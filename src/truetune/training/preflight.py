@@ -1,0 +1,82 @@
+"""What is looked at before the first step: settings and data, what reaches the loss, and the run in miniature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import truetune
+from truetune.auditing.here import record_of as audited
+from truetune.checks.audit import audit
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.report import AuditReport, Report
+from truetune.checks.run import check
+from truetune.checks.settings import of_settings
+from truetune.data.rows import read
+from truetune.errors import FindingsError
+from truetune.probe.batches import peek
+from truetune.probe.ready import ready
+from truetune.spec.config import Config
+from truetune.spec.run import RunSpec
+from truetune.training.listen import Listener
+
+GIVEN = 200
+"""Rows of the data that an audit is given, at most"""
+BATCHES = 4
+
+
+class Looks:
+    """What the looks before a run found; each is shown, and may stop it."""
+
+    def __init__(self, listener: Listener, *, force: bool) -> None:
+        self.listener, self.force = listener, force
+        self.findings: list[Finding] = []
+
+    def take(self, what: str, report: Report) -> None:
+        """Raise FindingsError where a report has findings at or above `fail_on`, unless told to go on."""
+        self.listener.draw(report)
+        self.findings += report.findings
+        if report.failed() and not self.force:
+            worst = [f for f in report.findings if RANK[f.severity] >= RANK[report.spec.fail_on]]
+            names = ", ".join(dict.fromkeys(f.rule for f in worst))
+            raise FindingsError(f"{what} found {names}: nothing was trained (--force goes on, and records it)",
+                                tuple(worst))  # fmt: skip
+
+
+def check_data(spec: RunSpec) -> Report:
+    """What the rules say about settings, tokenizer and data, with the values that will take effect."""
+    report = check(spec)
+    config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
+    return replace(report, findings=in_order([*report.findings, *of_settings(config, spec)]))
+
+
+def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
+    """What reaches the loss of this trainer in its first batches, and the laws that hold for its model."""
+    given = _given(trainer, spec, rows)
+    record = audited(trainer, None, None, loss=None, given=given, batches=BATCHES, laws=laws)
+    return audit([record], spec)
+
+
+def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
+    """The run in miniature: memorise a few rows, recite them, and stop."""
+    from truetune.rehearsal.here import record_of
+    from truetune.rehearsal.report import report
+
+    given = _given(trainer, spec, rows)
+    return report([record_of(trainer, given=given, batches=BATCHES, laws="none")], spec)
+
+
+def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
+    """The rows of the first batches, as they stand in the data."""
+    with ready(trainer) as (loader, _):
+        peeked = peek(loader, BATCHES)
+    numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
+    origins = {place for number in numbers for place in rows.origins(number)}
+    found: list[dict[str, Any]] = []
+    for row in read(spec.data, format=spec.format, columns=spec.map):
+        if (row.origin.file, row.origin.line) in origins:
+            found.append({"messages": row.messages, **({"tools": row.tools} if row.tools else {})})
+        if len(found) == min(len(origins), GIVEN):
+            break
+    return found

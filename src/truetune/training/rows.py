@@ -1,0 +1,113 @@
+"""Rows: the data of a run, encoded, with some of it held out, and packed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from truetune.encoding.pack import best_fit
+from truetune.encoding.run import Encoded, Progress, encode
+from truetune.errors import DataError
+from truetune.spec.run import RunSpec
+from truetune.training.recipe import Choice
+
+HELD_OUT = 0.02
+"""The share of the rows that is held out where no evaluation data is named"""
+FEWEST, MOST = 8, 200
+"""Rows that are held out at least (of 10 times as many), and at most"""
+
+
+class Rows:
+    """Encoded rows, one by one or in packs: what a data loader takes its batches from."""
+
+    def __init__(self, table: Any, packs: Sequence[Sequence[int]]) -> None:
+        self.table = table.with_format("numpy")
+        self.packs = packs
+
+    def __len__(self) -> int:
+        return len(self.packs)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        documents = [self.table[i] for i in self.packs[number]]
+        made = {name: np.concatenate([d[name] for d in documents]) for name in documents[0] if name not in ORIGIN}
+        if len(documents) > 1:
+            made["seq_lengths"] = np.array([len(d["input_ids"]) for d in documents])
+        return made
+
+    def origins(self, number: int) -> list[tuple[str, int]]:
+        """(file, line) of each document of a row."""
+        return [(str(d["file"]), int(d["line"])) for d in (self.table[i] for i in self.packs[number])]
+
+
+ORIGIN = ("file", "line", "row")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run trains on."""
+
+    train: Rows
+    held_out: Rows | None
+    encoded: Encoded
+    documents: int
+    """Examples that are trained on"""
+    tokens: int
+    """That are trained on"""
+    held_rows: frozenset[int]
+    """Numbers of the rows of `data` that are held out; empty where evaluation data is named"""
+    choices: tuple[Choice, ...]
+    """What was chosen for the user"""
+
+
+def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
+    """Encode `data` (and `eval_data`) through the cache. Raises DataError where nothing is left to train on.
+
+    `spec` is a recipe's: max_length and encode.packing are set.
+    """
+    plain = spec.encode.model_copy(update={"packing": "none", "sources": True, "trainer": "transformers"})
+    unpacked = spec.model_copy(update={"encode": plain})
+    encoded = encode(unpacked, progress=progress)
+    table = encoded.dataset()
+    if not len(table):
+        raise DataError(f"{', '.join(spec.data)}: no example is left to train on; see {encoded.folder}/dropped.jsonl")
+    numbers = np.asarray(table.with_format("numpy")["row"])
+    held = _held(numbers, 0 if spec.eval_data else spec.training.val_size)
+    apart = np.isin(numbers, sorted(held))
+    if spec.eval_data:
+        other = encode(unpacked.model_copy(update={"data": spec.eval_data})).dataset()
+        held_out = Rows(other, _alone(range(len(other))))
+    else:
+        held_out = Rows(table, _alone(np.flatnonzero(apart).tolist())) if held else None
+    kept = np.flatnonzero(~apart).tolist()
+    lengths = [len(ids) for ids in table.select_columns(["input_ids"]).select(kept)["input_ids"]]
+    packs = _alone(kept)
+    if spec.encode.packing != "none":
+        packs = [[kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))]
+    return Data(Rows(table, packs), held_out, encoded, len(kept), sum(lengths), held, tuple(_said(spec, held)))
+
+
+def _alone(places: Iterable[int]) -> list[list[int]]:
+    return [[i] for i in places]
+
+
+def _said(spec: RunSpec, held: frozenset[int]) -> Iterator[Choice]:
+    if held and spec.training.val_size is None:
+        yield Choice("training.val_size", len(held), "rows held out, to be evaluated and answered; 0 trains on all")
+
+
+def _held(numbers: Any, size: float | None) -> frozenset[int]:
+    """Some rows, by a hash of their number: the same in every run on the same data."""
+    rows = np.unique(numbers).tolist()
+    if size is None:
+        count = min(MOST, max(FEWEST, round(HELD_OUT * len(rows)))) if len(rows) >= 10 * FEWEST else 0
+    else:
+        count = round(size * len(rows)) if size < 1 else int(size)
+    return frozenset(sorted(rows, key=_hash)[: min(count, len(rows) - 1)])
+
+
+def _hash(number: int) -> bytes:
+    return hashlib.blake2b(str(number).encode(), digest_size=8).digest()

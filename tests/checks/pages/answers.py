@@ -1,0 +1,63 @@
+"""Blocks that are what a model answered, at some steps of a run.
+
+The blocks are YAML: `looks` with a `step` each, `losses` with a `step` and losses by source, `finished`, `total` and
+`limit` as in Watched. In a look a count (`stopped: 7`) is the number of the prompts (`prompts`, 8) that it holds for,
+a number (`stop_probability: 0.6`, `overlap`) goes for all, or a list has one for each; what is not said is as in a good
+answer. `answers` and `references` are one text for all, a list, or `differ`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.generation.looks import Answer, Look, Losses, Prompt, Sample, Scores, Watched
+
+GOOD: dict[str, Any] = {"stopped": True, "empty": False, "looped": False, "repetition": 0.0, "echoed": False,
+                        "markers": (), "language": "en", "switched": False, "length_ratio": 1.0, "exact": False,
+                        "overlap": 0.5, "parsed": None}  # fmt: skip
+COUNTED = ("stopped", "empty", "looped", "echoed", "markers", "switched", "exact", "parsed")
+
+
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """Look at what a block describes with this rule alone."""
+    return tuple(rule(watched(yaml.safe_load(text))).findings())
+
+
+def watched(example: dict[str, Any]) -> Watched:
+    """What a block describes."""
+    looks = tuple(look(**described) for described in example.get("looks", ()))
+    losses = tuple(
+        Losses(record["step"], {name: loss for name, loss in record.items() if name != "step"})
+        for record in example.get("losses", ())
+    )
+    rest = {name: example[name] for name in ("finished", "total", "limit") if name in example}
+    return Watched(looks, losses, **rest)
+
+
+def look(step: int, prompts: int = 8, answers: Any = "differ", references: Any = "differ",
+         stop_probability: Any = 0.9, **scores: Any) -> Look:  # fmt: skip
+    """One look, its scores given as counts, values or lists."""
+    samples = []
+    for i in range(prompts):
+        said, wanted = (f"{word} {i}" if texts == "differ" else _of(texts, i) for word, texts in
+                        (("answer", answers), ("reference", references)))  # fmt: skip
+        mine = {name: _counted(name, given, i) if name in COUNTED else _of(given, i) for name, given in scores.items()}
+        score = Scores(**{**GOOD, "empty": not said, **mine})
+        prompt = Prompt((1, i), f"question {i}", wanted, (5, 6, 2), "held.jsonl", i + 1)
+        answer = Answer((5, 6), said, 2 if score.stopped else None, _of(stop_probability, i), 0)
+        samples.append(Sample(prompt, answer, score))
+    return Look(step, tuple(samples), 1.0)
+
+
+def _of(given: Any, i: int) -> Any:
+    return given[i] if isinstance(given, list) else given
+
+
+def _counted(name: str, given: Any, i: int) -> Any:
+    held = bool(given[i]) if isinstance(given, list) else i < given
+    return (("<|im_start|>",) if held else ()) if name == "markers" else held
