@@ -206,6 +206,8 @@ def train(
     *,
     out: str | PathLike[str] | None = None,
     force: bool = False,
+    fit: bool = False,
+    gpu_memory: str | float | None = None,
     listener: Listener | None = None,
     callbacks: Sequence[Any] = (),
     **settings: Any,
@@ -215,7 +217,8 @@ def train(
     `config` is a truetune.yaml; `settings` are fields of `RunSpec` over it (model, data, training, ...). `out` is the
     folder of the run: the same call on the folder of an interrupted run goes on where that stopped. `listener` is
     told how it goes (default: lines are printed); `callbacks` are transformers.TrainerCallback. With `force` findings
-    stop nothing, and are recorded.
+    stop nothing, and are recorded. With `fit` settings are changed, and that is said, until the run goes into the
+    memory of the GPU (or into `gpu_memory`, as `24GB`), and again where memory runs out all the same.
 
     Raises `truetune.errors.FindingsError` where an error is found before the first step, else a `TruetuneError`.
     """
@@ -228,7 +231,7 @@ def train(
     if out is not None:
         settings = merged(settings, {"training": {"output_dir": fspath(out)}})
     spec = spec_of(merged(given, settings), fspath(config) if config is not None else "truetune.train")
-    return run(spec, force=force, listener=listener, callbacks=callbacks)
+    return run(spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks)
 
 
 def __getattr__(name: str) -> Any:

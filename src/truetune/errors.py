@@ -6,6 +6,7 @@
     |-- DataError       (ValueError)   a data file or a row cannot be read
     |-- TokenizerError  (ValueError)   a tokenizer folder is missing, broken or of an unknown kind
     |-- TemplateError   (RuntimeError) a chat template raised, or went past its limits
+    |-- OutOfMemoryError (MemoryError) a run needs more memory than there is
     `-- FindingsError   (RuntimeError) findings stopped the work; they stand in its `findings`
 
 Each message says what was found where, what was expected, and what to do.
@@ -37,6 +38,10 @@ class TokenizerError(TruetuneError, ValueError):
 
 
 class TemplateError(TruetuneError, RuntimeError):
+    pass
+
+
+class OutOfMemoryError(TruetuneError, MemoryError):
     pass
 
 

@@ -10,7 +10,7 @@ import truetune
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
 from truetune.spec.files import find_settings, spec_of
-from truetune.spec.run import Encoding, RunSpec
+from truetune.spec.run import Encoding, RunSpec, Watch
 
 
 def test_which_file_counts(tmp_path: Path) -> None:
@@ -49,8 +49,10 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         "history: single\nmask-by: response-marker\nresponse-marker: '### Answer:'\nappend-eos: true\n"
         "max-length: 4096\nselect: TT1\nignore: [TT101]\nfail-on: warning\n"
         "encode: {overflow: split, packing: best-fit, content-specials: text, on-error: skip, file-format: arrow, "
-        "loss-weights: true, trainer: transformers}\n"
+        "loss-weights: true, sources: true, preferences: true, trainer: transformers}\n"
         "training: {learning-rate: 2e-5, lora: {r: 8}}\n"
+        "watch: {prompts: 4, every: 10, max-new-tokens: 64, budget: 0.1, parser: json, stop-on: error}\n"
+        "rehearsal: false\ntrainer: {report_to: tensorboard}\n"
     )
     settings, _ = find_settings(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)
@@ -59,6 +61,8 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
     assert spec.template_kwargs == {"enable_thinking": False, "a-b": 1}
     assert set(settings["encode"]) == set(Encoding.model_fields)
     assert (spec.encode.overflow, spec.encode.form) == ("split", "arrow")
+    assert set(settings["watch"]) == set(Watch.model_fields)
+    assert (spec.watch.stop_on, spec.rehearsal, spec.trainer) == ("error", False, {"report_to": "tensorboard"})
 
 
 def test_a_key_without_a_value_is_not_set(tmp_path: Path) -> None:

@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from truetune.checkpoint.compare import Moved, moved
 from truetune.checkpoint.files import Fault, Weights, read_object, read_weights
+from truetune.checkpoint.run_record import read_run
 from truetune.checkpoint.safetensors import Tensor
 from truetune.checkpoint.tokens import NewTokens, new_tokens
 from truetune.checkpoint.values import BUDGET, Values, scan
 from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.checkpoint.movement import Manifest
 
 Kind = Literal["model", "adapter"]
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
@@ -45,10 +49,17 @@ class Checkpoint:
     """As the caller or adapter_config.json names it"""
     budget: int = BUDGET
     """Bytes of values that are read; beyond them, tensors are sampled"""
+    adapter: Checkpoint | None = None
+    """What was merged into the base to make this model, where that is known"""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
         return self.weights.tensors
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """What `truetune train` wrote on the run: run.json, of this folder or, for a checkpoint, of the one above"""
+        return read_run(self.folder)
 
     @cached_property
     def values(self) -> dict[str, Values]:
@@ -59,6 +70,13 @@ class Checkpoint:
     def moved(self) -> dict[str, Moved]:
         """How far each tensor that the base has too is from the base's; empty without a base"""
         return moved(self.tensors, self.base.tensors) if self.base is not None else {}
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """All values against the base's, and where the adapter is known, against what it should have made of them"""
+        from truetune.checkpoint.movement import manifest
+
+        return manifest(self, self.adapter)
 
     @cached_property
     def new_tokens(self) -> NewTokens | None:

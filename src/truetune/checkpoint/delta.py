@@ -103,7 +103,7 @@ def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict
     found: dict[str, Delta] = {}
     done: set[str] = set()
     copies = {piece(t).whole: t for name, t in adapter.tensors.items() if f".{LAYER}.weight" in name}
-    start = _Start(base, copies)
+    start = Start(base, copies)
     config = adapter.adapter_config
     for module, parts in low_rank(adapter.tensors).items():
         delta = _low_rank(module, parts, config, start)
@@ -126,12 +126,13 @@ def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict
 
 
 @dataclass(frozen=True)
-class _Start:
+class Start:
     """Finds the base's tensor of a name. Files of one model may differ in what stands before it, and a tied head has
     none of its own: it starts as the embedding."""
 
     base: Mapping[str, Tensor] | None
     copies: Mapping[str, Tensor]
+    """Of base tensors, that peft saved beside the adapter"""
 
     @cached_property
     def shorter(self) -> dict[str, str]:
@@ -148,7 +149,7 @@ class _Start:
         return place, tensor
 
 
-def _low_rank(module: str, parts: Mapping[str, Tensor], config: Mapping[str, Any], start: _Start) -> LowRank | None:
+def _low_rank(module: str, parts: Mapping[str, Tensor], config: Mapping[str, Any], start: Start) -> LowRank | None:
     names = next((pair for pair in PAIRS if pair[0] in parts and pair[1] in parts), None)
     if names is None or config.get("target_parameters"):
         return None

@@ -10,10 +10,10 @@ that it is stored in.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,17 @@ from numpy.typing import NDArray
 from truetune.checkpoint.bits import PLAIN, floats
 from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.compare import mapped
-from truetune.checkpoint.delta import Delta, Floats, deltas
-from truetune.checkpoint.embedding import EMBEDDINGS, HEADS, embedding
+from truetune.checkpoint.delta import Delta, Floats, Start, deltas
+from truetune.checkpoint.embedding import EMBEDDINGS, HEADS
 from truetune.checkpoint.safetensors import Tensor
 
-VALUES = 1 << 22
+VALUES = 1 << 18
 """Values of a stretch"""
 Progress = Callable[[int, int], None]
 """Told the values that are done, and those that there are in all"""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """What is left of an adapter's change in one tensor, after it was merged and rounded."""
 
     size: float
@@ -41,11 +40,15 @@ class Kept:
     """Values that the adapter changes"""
     lost: int
     """Those of them that came out as the base's alone, rounded the same way"""
+    least: int
+    """Those of them that must, because the change is smaller than the format can hold"""
     kept: float
     """Least-squares factor of the adapter's change in what is there: 1 where all is, 0 where nothing is, a / b where it
     was merged with the scale a in place of b"""
+    best: float
+    """What `kept` is where the merge is right, and only the format rounds"""
     error: float
-    """rms of what is there minus what should be, over rms of the change"""
+    """rms of what is there minus what should be, over rms of the change; of the values that the adapter changes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Rows:
     """(rows,)"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Movement:
     """One tensor, before and after."""
 
@@ -120,33 +123,41 @@ def manifest(after: Checkpoint, adapter: Checkpoint | None = None, *, progress: 
 
     For an adapter alone, `after` is what it makes of its base, and `merged` what would be left in the base's format.
     """
-    base = after.base.tensors if after.base else None
+    base = after.base.tensors if after.base else {}
     source = after if after.kind == "adapter" else adapter
-    changes, unknown = deltas(source, base) if source else ({}, [])
+    changes, unknown = deltas(source, base or None) if source else ({}, [])
     left_out = [f"{name}: not of a kind whose effect is computed here" for name in unknown]
-    jobs: list[tuple[str, Tensor | None, Tensor | None, Delta | None]] = []
     if after.kind == "adapter":
-        jobs += [(name, None, delta.base, delta) for name, delta in changes.items()]
+        pairs = [_Pair(name, None, delta.base, delta) for name, delta in changes.items()]
     else:
-        known = _pairs(after, base or {}, changes, left_out)
-        jobs += [(name, tensor, before, changes.get(place)) for name, tensor, before, place in known]
-    whole = sum(math.prod(shape(job)) for job in jobs)
-    found, done = [], 0
-    for job in jobs:
-        found.append(_compare(*job))
-        done += math.prod(shape(job))
+        pairs = list(_pairs(after, base, changes, left_out))
+    whole, done = sum(math.prod(pair.shape) for pair in pairs), 0
+    found = []
+    for pair in pairs:
+        found.append(_compare(pair))
+        done += math.prod(pair.shape)
         if progress is not None:
             progress(done, whole)
     return Manifest(after, source, tuple(found), tuple(left_out))
 
 
-def shape(job: tuple[str, Tensor | None, Tensor | None, Delta | None]) -> tuple[int, ...]:
-    _, tensor, before, delta = job
-    return next(t.shape for t in (tensor, delta, before) if t is not None)
+class _Pair(NamedTuple):
+    """A tensor before and after"""
+
+    name: str
+    after: Tensor | None
+    """None for what an adapter makes"""
+    before: Tensor | None
+    """None where there is no base"""
+    delta: Delta | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return next(t.shape for t in (self.after, self.delta, self.before) if t is not None)
 
 
-def total(tensors: Iterator[Movement]) -> Kept | None:
-    """Weighted as if all were one tensor, each by the size of its change."""
+def total(tensors: Iterable[Movement]) -> Kept | None:
+    """Over all tensors, each weighted by its values and the size of its change."""
     parts = [(t.merged, t.values * t.merged.size**2) for t in tensors if t.merged and math.isfinite(t.merged.size)]
     weight = sum(w for _, w in parts)
     if not weight:
@@ -156,7 +167,9 @@ def total(tensors: Iterator[Movement]) -> Kept | None:
         size=math.sqrt(weight / values) if values else math.nan,
         changed=sum(kept.changed for kept, _ in parts),
         lost=sum(kept.lost for kept, _ in parts),
+        least=sum(kept.least for kept, _ in parts),
         kept=sum(kept.kept * w for kept, w in parts) / weight,
+        best=sum(kept.best * w for kept, w in parts) / weight,
         error=math.sqrt(sum(kept.error**2 * w for kept, w in parts) / weight),
     )
 
@@ -175,21 +188,19 @@ def rounded(values: Floats, dtype: str) -> Floats:
 
 def _pairs(
     after: Checkpoint, base: Mapping[str, Tensor], changes: Mapping[str, Delta], left_out: list[str]
-) -> Iterator[tuple[str, Tensor, Tensor | None, str]]:
-    """The tensors of a model, each with the base's; a head that was tied to the embedding began as that."""
-    into = embedding(base)
+) -> Iterator[_Pair]:
+    """The tensors of a model, each with the base's; names as in `Start`."""
+    start, seen = Start(base, {}), set()
     for name, tensor in after.tensors.items():
-        before = base.get(name)
-        if before is None and name.endswith(HEADS) and into is not None:
-            before = into.tensor
-        delta = changes.get(name)
+        place, before = start(name)
+        seen.add(place)
         if before is None or (before.shape != tensor.shape and not _longer(tensor, before)):
             left_out.append(f"{name} {list(tensor.shape)}: the base has {list(before.shape) if before else 'none'}")
         elif not (tensor.whole and before.whole and {tensor.dtype, before.dtype} <= PLAIN.keys()):
             left_out.append(f"{name}: {tensor.dtype} against {before.dtype}, no plain numbers")
         else:
-            yield name, tensor, before, delta.name if delta else name
-    left_out += [f"{name}: only in the base" for name in base.keys() - after.tensors.keys()]
+            yield _Pair(name, tensor, before, changes.get(place))
+    left_out += [f"{name}: only in the base" for name in base if name not in seen]
 
 
 def _longer(tensor: Tensor, before: Tensor) -> bool:
@@ -207,13 +218,19 @@ class _Sums:
     change: float = 0.0
     along: float = 0.0
     error: float = 0.0
+    best: float = 0.0
     changed: int = 0
     lost: int = 0
+    least: int = 0
+
+    def kept(self, size: float) -> Kept:
+        along, best = self.along / self.change, self.best / self.change
+        error = math.sqrt(self.error / self.change)
+        return Kept(size, self.changed, self.lost, self.least, along, best, error)
 
 
-def _compare(name: str, tensor: Tensor | None, before: Tensor | None, delta: Delta | None) -> Movement:
-    """One tensor. `tensor` is None for what an adapter makes, `before` where there is no base."""
-    form = shape((name, tensor, before, delta))
+def _compare(pair: _Pair) -> Movement:
+    (name, tensor, before, delta), form = pair, pair.shape
     dtype = tensor.dtype if tensor else before.dtype if before else "F32"
     tokens = name.endswith((*EMBEDDINGS, *HEADS)) and len(form) == 2
     same, moves = np.zeros(form[0] if tokens else 0, np.bool_), np.zeros(form[0] if tokens else 0, np.float32)
@@ -233,23 +250,24 @@ def _compare(name: str, tensor: Tensor | None, before: Tensor | None, delta: Del
             same[start:stop] = equal.all(axis=1)
             moves[start:stop] = _norms(difference) / np.maximum(_norms(b), 1e-30)
         if made is not None:
-            _merged(sums, made, b, stored, a if tensor is not None else rounded(made, dtype))
+            _merged(sums, made, b, stored, a if tensor is not None else rounded(made, dtype), dtype)
     kept = None
     if delta is not None and sums.change:
-        size = _ratio(sums.change, sums.base) if before else math.nan
-        kept = Kept(size, sums.changed, sums.lost, sums.along / sums.change, math.sqrt(sums.error / sums.change))
+        kept = sums.kept(_ratio(sums.change, sums.base) if before else math.nan)
     change = _ratio(sums.moved, sums.base) if before else math.nan
     return Movement(name, dtype, form, sums.same, change, Rows(same, moves) if tokens else None, kept)
 
 
-def _merged(sums: _Sums, made: Floats, base: Floats, stored: Floats, there: Floats) -> None:
-    change = made - base
+def _merged(sums: _Sums, made: Floats, base: Floats, stored: Floats, there: Floats, dtype: str) -> None:
+    change, best = made - base, rounded(made, dtype)
     touched = change != 0
     sums.change += _square(change)
-    sums.along += float(np.vdot((there - stored).astype(np.float64), change.astype(np.float64)))
-    sums.error += _square(there - made)
+    sums.along += _dot(there - stored, change)
+    sums.best += _dot(best - stored, change)
+    sums.error += _square((there - made)[touched])
     sums.changed += int(touched.sum())
     sums.lost += int((touched & (there == stored)).sum())
+    sums.least += int((touched & (best == stored)).sum())
 
 
 def _stretches(form: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -268,11 +286,16 @@ def _rows(tensor: Tensor | None, start: int, stop: int, form: tuple[int, ...]) -
 
 
 def _square(values: Floats) -> float:
-    return float(np.square(values, dtype=np.float64).sum())
+    return _dot(values, values)
+
+
+def _dot(a: Floats, b: Floats) -> float:
+    """float32 within a stretch, float64 over all of them"""
+    return float(np.vdot(a, b))
 
 
 def _norms(values: Floats) -> Floats:
-    return np.sqrt(np.square(values).sum(axis=1))
+    return np.asarray(np.sqrt(np.square(values).sum(axis=1)), dtype=np.float32)
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -281,6 +304,3 @@ def _ratio(part: float, whole: float) -> float:
 
 def _share(group: list[Movement]) -> float:
     return sum(t.same for t in group) / max(1, sum(t.values for t in group))
-
-
-NUMBER = re.compile(r"\d+")

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
 import click
 
 from truetune.cli.output import console
+from truetune.errors import TruetuneError, UsageError
+
+RANK = int(os.environ.get("RANK") or 0)
+"""Which process of a run this is"""
+SAME = 3
+"""Seconds in which a launcher ends this process, where the first one has failed too and has said why"""
 
 
 @click.command(short_help="Train: SFT, LoRA, DPO, ORPO, KTO, checked before and watched meanwhile.")
@@ -14,9 +27,14 @@ from truetune.cli.output import console
               help="A setting over those of SETTINGS: --set training.learning_rate=1e-4. Repeatable.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Train in spite of findings; the record says so.")
 @click.option("--no-rehearsal", is_flag=True, help="Do not rehearse the run in miniature first.")
+@click.option("--fit", is_flag=True, help="Change settings until the run goes into the GPU's memory, and say which.")
+@click.option("--gpu", metavar="SIZE", help="Memory of one GPU, where it is not this machine's: 24GB.")
+@click.option("--launch", type=click.IntRange(min=1), metavar="N", help="Train in N processes, one a GPU.")
+@click.option("--config-file", metavar="FILE", help="accelerate's, for --launch: FSDP, DeepSpeed (docs/devices.md).")
 @click.option("-q", "--quiet", is_flag=True, help="Print the folder alone.")
 def train(
-    settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool, quiet: bool
+    settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool, fit: bool,
+    gpu: str | None, launch: int | None, config_file: str | None, quiet: bool,
 ) -> int:  # fmt: skip
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
@@ -24,12 +42,58 @@ def train(
     Examples:
       truetune train truetune.yaml
       truetune train truetune.yaml -o outputs/second --set training.learning_rate=1e-4
+      truetune train truetune.yaml --launch 2
     """
+    if launch is not None:
+        return _launched(launch, config_file)
+    if config_file is not None:
+        raise UsageError(f"--config-file {config_file} is for several processes: add --launch N")
     import truetune
     from truetune.cli.planning import nested
     from truetune.report.training import Terminal
 
     over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
-    done = truetune.train(settings, out=out, force=force, listener=Terminal(console(err=True), quiet=quiet), **over)
-    click.echo(done.folder)
+    listener = Terminal(console(err=True), quiet=quiet)
+    with _one_of_several():
+        done = truetune.train(settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over)
+    if RANK == 0:
+        click.echo(done.folder)
     return 0
+
+
+@contextmanager
+def _one_of_several() -> Iterator[None]:
+    """What goes wrong in the first process is said there alone; what goes wrong in another, with its number."""
+    try:
+        yield
+    except TruetuneError as error:
+        if RANK == 0:
+            raise
+        time.sleep(SAME)
+        click.echo(f"truetune: error in process {RANK}: {error}", err=True)
+        raise click.exceptions.Exit(2) from None
+    except Exception as error:
+        if type(error).__name__ != "Elsewhere":
+            raise
+        raise click.exceptions.Exit(0) from None
+
+
+def _launched(processes: int, config_file: str | None) -> int:
+    """The same command, without these two options, in so many processes."""
+    from truetune.training.launch import launch
+
+    context = click.get_current_context()
+    given = [
+        _spelled(param, value)
+        for param in context.command.params
+        if param.name not in ("launch", "config_file") and (value := context.params[param.name or ""])
+    ]
+    return launch(processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True))
+
+
+def _spelled(param: click.Parameter, value: Any) -> list[str]:
+    """A parameter as on a command line."""
+    if isinstance(param, click.Argument) or value is True:
+        return [value if value is not True else param.opts[-1]]
+    values = value if param.multiple else [value]  # type: ignore[attr-defined]
+    return [text for item in values for text in (param.opts[-1], str(item))]

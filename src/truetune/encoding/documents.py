@@ -39,11 +39,15 @@ class Document(NamedTuple):
     source: NDArray[np.uint8]
     supervised: NDArray[np.bool_]
     weights: NDArray[np.float32] | None
+    label: bool | None = None
+    """Of preference data: is it the wanted answer?"""
 
     def part(self, tokens: slice) -> Document:
         """Some of its tokens."""
         weights = None if self.weights is None else self.weights[tokens]
-        return Document(self.origin, self.ids[tokens], self.source[tokens], self.supervised[tokens], weights)
+        return Document(
+            self.origin, self.ids[tokens], self.source[tokens], self.supervised[tokens], weights, self.label
+        )
 
 
 class Dropped(NamedTuple):
@@ -84,7 +88,10 @@ class DocumentMaker:
 
     def make(self, rows: list[Conversation]) -> Made:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises EnginesDiffer."""
-        batch = one_batch(rows, self.renderer, self.encoder)
+        return self.made_of(rows, one_batch(rows, self.renderer, self.encoder))
+
+    def made_of(self, rows: list[Conversation], batch: Batch) -> Made:
+        """The documents of the examples in a batch."""
         made = Made(len(rows), rejected=list(batch.rejected))
         controls = self._forged(batch)
         refused = {row.origin.row: reason for row in rows if (reason := self._refusal(row))}
@@ -116,16 +123,22 @@ class DocumentMaker:
         lost = [problem.text for problem in row.problems if problem.kind in LOST]
         if lost:
             return "; ".join(lost)
-        if row.rejected is not None or row.label is not None:
-            return (
-                f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
-                "--data-format and --map, or use the data with a preference trainer"
-            )
+        if misfit := self.misfit(row):
+            return misfit
         try:
             found = None if self.settings.content_specials == "keep" else forged(row, self._controls)
         except RecursionError:
             return "it is nested too deeply"
         return found and f"{found}, where it can't be told from the template's own; drop the row or mend it"
+
+    def misfit(self, row: Conversation) -> str | None:
+        """Why a row is of no use in this kind of training."""
+        if not row.is_preference:
+            return None
+        return (
+            f"a row of the format {row.format} is no example of supervised fine-tuning; name its answer with "
+            "--data-format and --map, or use the data with a preference trainer"
+        )
 
     def _forged(self, batch: Batch) -> dict[int, int]:
         """The first control token inside a content of each example that has one."""

@@ -204,6 +204,10 @@ class Job:
             raise SpecError(f"overflow {spec.encode.overflow} needs max_length; give --max-length")
         if spec.encode.trainer == "axolotl" and spec.encode.packing != "none":
             raise SpecError("Axolotl loses the borders in packed rows; leave packing to its sample_packing")
+        if spec.encode.preferences and spec.encode.overflow not in ("drop", "error"):
+            raise SpecError(f"overflow {spec.encode.overflow} would cut the two sides of a pair differently; use drop")
+        if spec.encode.preferences and spec.encode.packing != "none":
+            raise SpecError("pairs and verdicts are compared whole and can't share a row; leave packing out")
         for name in ("loss_weights", "sources"):
             if spec.encode.trainer != "transformers" and getattr(spec.encode, name):
                 raise SpecError(f"{spec.encode.trainer} has no use for {name}; leave them out")

@@ -20,6 +20,7 @@ from truetune.encoding.documents import DocumentMaker, Made
 from truetune.encoding.encoder import PATIENCE, Encoder
 from truetune.encoding.ledger import Ledger
 from truetune.encoding.pack import best_fit
+from truetune.encoding.preferences import PreferenceMaker
 from truetune.encoding.stream import ROWS
 from truetune.encoding.table import table
 from truetune.errors import DataError
@@ -104,8 +105,9 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
     settings = spec.encode
     written = table(
-        made.documents, packs, weights=settings.loss_weights, sources=settings.sources, trainer=settings.trainer
-    )
+        made.documents, packs, weights=settings.loss_weights, sources=settings.sources, verdicts=settings.preferences,
+        trainer=settings.trainer,
+    )  # fmt: skip
     body = _body(written.table, spec.encode.form)
     name = f"{task.number:05d}.{spec.encode.form}"
     store.write(name, body)
@@ -161,7 +163,8 @@ def ledger_of(shards: Iterable[Shard]) -> Ledger:
 def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
-    return DocumentMaker(made.spec, made.tokenizer, made.renderer(), encoder)
+    kind = PreferenceMaker if made.spec.encode.preferences else DocumentMaker
+    return kind(made.spec, made.tokenizer, made.renderer(), encoder)
 
 
 def _rows(spec: RunSpec, task: Task, broken: list[Broken]) -> Iterable[Conversation]:

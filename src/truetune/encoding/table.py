@@ -33,6 +33,7 @@ def table(
     *,
     weights: bool = False,
     sources: bool = False,
+    verdicts: bool = False,
     trainer: Trainer = "transformers",
 ) -> Written:
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
@@ -61,6 +62,8 @@ def table(
         columns["loss_weights"] = _lists(np.where(supervised, given, np.float32(0)), tokens)
     if sources:
         columns["sources"] = _lists(source, tokens)
+    if verdicts:
+        columns["label"] = arrow.array([d.label for d in chosen], arrow.bool_())
     origins = {
         "file": arrow.array([d.origin.file for d in chosen], arrow.string()),
         "line": arrow.array([d.origin.line for d in chosen], arrow.int64()),

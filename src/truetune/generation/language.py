@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import unicodedata
 from functools import cache
 from typing import Any
+
+from truetune.generation.words import IDEOGRAPHS
 
 LETTERS = 40
 """Fewest letters, where a letter of a script that writes syllables or words with one counts as three"""
@@ -28,13 +31,12 @@ NEAR = tuple(
             ("ru", "uk", "be", "bg", "mk"),
             ("hi", "mr", "ne"),
             ("zu", "xh"),
-            ("fa", "ur", "ps", "ar"),
+            ("fa", "ur", "ps"),
             ("fr", "wa", "oc"),
         ),
     )
 )
 """Languages that short texts are mistaken for each other in"""
-_DENSE = "぀-ヿ㐀-䶿一-鿿가-힯"
 _ASIDE = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|<\|?[^<>\n]{1,40}\|?>|\[/?[A-Z]+\]|\w+://\S+|\S+@\S+|\$\$.*?\$\$|\\\(.*?\\\)",
     re.DOTALL,
@@ -61,7 +63,7 @@ def switched(answer: str | None, reference: str | None) -> bool | None:
 
 def weight(text: str) -> int:
     """Its letters, those of Chinese, Japanese and Korean three times."""
-    return _letters(text) + 2 * len(re.findall(f"[{_DENSE}]", text))
+    return _letters(text) + 2 * len(re.findall(f"[{IDEOGRAPHS}]", text))
 
 
 def _letters(text: str) -> int:
@@ -83,6 +85,5 @@ def _is_names(text: str) -> bool:
 
 @cache
 def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    langid = importlib.import_module("py3langid.langid")
+    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)

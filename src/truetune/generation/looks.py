@@ -66,6 +66,8 @@ class Scores:
     """Token-level F1 with the reference, 0 to 1"""
     parsed: bool | None
     """The named parser reads it; None where none is named"""
+    agrees: bool | None = None
+    """The parser reads the same of it and of the reference; None where it reads nothing of the reference"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from truetune.memory.architecture import Architecture
 from truetune.memory.estimate import Estimate, estimate
 from truetune.memory.settings import Settings
 from truetune.memory.spellings import spelled
-from truetune.spec.training import Lora
+from truetune.spec.training import Lora, Method
 
 SHORTEST = 512
 """Tokens; no shorter length is proposed."""
 WORTH = 0.01
 """A remedy that gains less than this share of the memory is left out."""
+LEAST: Mapping[Method, int] = {"kto": 2}
+"""Rows of a forward pass at least: KTO compares a row with its neighbour."""
 
 
 class Proposal(NamedTuple):
@@ -42,9 +44,15 @@ class Remedy:
     total: float
     """Bytes on the GPU with it and all before it"""
     fits: bool
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of Settings and their new values"""
+    costs: bool = False
+    """The run learns something else, or becomes slow."""
 
 
-def remedies(found: Estimate, memory: float) -> tuple[Remedy, ...]:
+def remedies(
+    found: Estimate, memory: float, possible: Callable[[Proposal], bool] = lambda proposal: True
+) -> tuple[Remedy, ...]:
     """Steps until the run fits into `memory` bytes, or all there are; the effective batch stays as it is."""
     taken: list[Proposal] = []
     settings, needs = found.settings, _needs(found.architecture)
@@ -53,7 +61,7 @@ def remedies(found: Estimate, memory: float) -> tuple[Remedy, ...]:
         if fits and not any(proposal.costs for proposal in taken):
             break
         proposal = propose(settings, lambda changed: needs(changed) <= memory)
-        if proposal is None or (fits and proposal.costs):
+        if proposal is None or (fits and proposal.costs) or not possible(proposal):
             continue
         if needs(settings) - needs(_with(settings, [proposal])) > WORTH * needs(settings):
             taken.append(proposal)
@@ -86,7 +94,7 @@ def _steps(found: Estimate, taken: list[Proposal], memory: float) -> Iterator[Re
         lines = spelled(settings.stack, {n: v for n, v in proposal.changes.items() if getattr(settings, n) != v})
         settings = _with(settings, [proposal])
         after = _needs(found.architecture)(settings)
-        yield Remedy(proposal.what, lines, before - after, after, after <= memory)
+        yield Remedy(proposal.what, lines, before - after, after, after <= memory, proposal.changes, proposal.costs)
         before = after
 
 
@@ -96,7 +104,8 @@ Propose = Callable[[Settings, Fits], Proposal | None]
 
 def _batch(settings: Settings, fits: Fits) -> Proposal | None:
     """Rows of a forward pass become steps of accumulation."""
-    smaller = [rows for rows in range(settings.batch - 1, 0, -1) if settings.batch % rows == 0]
+    least = LEAST.get(settings.method, 1)
+    smaller = [rows for rows in range(settings.batch - 1, least - 1, -1) if settings.batch % rows == 0]
     made = [
         Proposal(
             f"{rows} {'row' if rows == 1 else 'rows'} at a time instead of {settings.batch}; "

@@ -218,14 +218,16 @@ def _offload(other: Mapping[str, Any]) -> frozenset[Offload]:
 
 
 def _head(run: Config) -> Head:
-    """transformers computes all logits; TRL tiles since 1.16; Liger and Axolotl's cut cross-entropy chunk."""
+    """transformers computes all logits; TRL (and so truetune) tiles since 1.16; Liger and Axolotl's cut cross-entropy
+    chunk."""
     training = run.spec.training
     if training.method == "reward":
         return "none"
     chunked = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy")
     if any(training.other.get(name) for name in chunked):
         return "liger"
-    if run.stack == "trl" and _version(run.version) >= TILES_SINCE and training.method in ("sft", "dpo", "kto", "grpo"):
+    tiles = run.stack == "truetune" or (run.stack == "trl" and _version(run.version) >= TILES_SINCE)
+    if tiles and training.method in ("sft", "dpo", "kto", "grpo"):
         return "tiles"
     return "liger" if training.use_liger_kernel and run.stack != "axolotl" else "full"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -131,18 +131,18 @@ def label_loss(model: torch.nn.Module, found: list[Example]) -> float | None:
 
 def memorise(
     model: torch.nn.Module, loss_of: Any, batch: dict[str, Any], steps: int = STEPS, until: float = float("inf"),
-    known: Callable[[], bool] = lambda: True,
+    known: Callable[[], bool] = lambda: True, weights: Sequence[torch.nn.Parameter] | None = None,
 ) -> Learned:  # fmt: skip
-    """Train all weights of the model on one batch, until the loss is low and all is `known`.
+    """Train the model (all its weights, or these) on one batch, until the loss is low and all is `known`.
 
     `loss_of` is (model, inputs) -> loss; after the time `until` no further step is begun.
     """
     started = time.perf_counter()
-    for parameter in model.parameters():
-        if parameter.is_floating_point():
-            parameter.requires_grad_(True)
+    weights = [p for p in model.parameters() if p.is_floating_point()] if weights is None else weights
+    for parameter in weights:
+        parameter.requires_grad_(True)
     _no_dropout(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, betas=(0.9, 0.95))
+    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0, betas=(0.9, 0.95))
     losses: list[float] = []
     model.train()
     for step in range(steps):
@@ -154,7 +154,7 @@ def memorise(
             break
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         if (losses[-1] < KNOWN and step % 10 == 9 and known()) or _flat(losses) or time.perf_counter() > until:
             break

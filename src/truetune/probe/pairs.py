@@ -38,7 +38,7 @@ def rehearsed(
     device = next(model.parameters()).device
     made = loader.collate_fn([row for pair in short for row in pair.rows])
     batch = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in dict(made).items()}
-    learned = memorise(model, trainer.compute_loss, batch, STEPS, until)
+    learned = memorise(model, trainer.compute_loss, batch, STEPS, until, weights=_trained(trainer, model))
     margins.append([_margin(model, pair, stops) for pair in short])
     pairs = [
         {"prompt": _text(tokenizer, pair.prompt), "chosen": _text(tokenizer, pair.chosen),
@@ -46,6 +46,13 @@ def rehearsed(
         for pair, before, after in zip(short, *margins, strict=True)
     ]  # fmt: skip
     return {"pairs": pairs, "loss": learned.losses, "fell": learned.fell}
+
+
+def _trained(trainer: Any, model: Any) -> list[Any] | None:
+    """Where the reference is the policy without its adapter, only the adapter makes a difference; else all weights."""
+    if not hasattr(model, "peft_config") or getattr(trainer, "ref_model", model) is not None:
+        return None
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _pairs(found: list[Example]) -> Iterator[Pair]:

@@ -38,17 +38,32 @@ class Terminal:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self.console, self.quiet = console, quiet
         self.bar = Progress(
-            TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console,
+            TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+            TimeRemainingColumn(), console=console,
         )  # fmt: skip
-        self.task = self.bar.add_task("", total=None, figures="")
+        self.task = self.bar.add_task("", total=None)
+        self.figures = ""
         self.live: Live | None = None
+        self.long: Progress | None = None
         self.sample: RenderableType = Text()
         self.steps = 0
 
     def say(self, line: str) -> None:
         if not self.quiet:
             self.console.print(Text(visible(line)), soft_wrap=True)
+
+    def busy(self, what: str, done: int, total: int) -> None:
+        if self.quiet or not self.console.is_terminal:
+            return
+        if self.long is None:
+            self.long = Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(),
+                                 console=self.console, transient=True)  # fmt: skip
+            self.long.add_task(what)
+            self.long.start()
+        self.long.update(self.long.task_ids[0], description=what, completed=done, total=total)
+        if done >= total:
+            self.long.stop()
+            self.long = None
 
     def draw(self, report: Report) -> None:
         if not self.quiet:
@@ -64,7 +79,8 @@ class Terminal:
     def step(self, step: int, figures: Mapping[str, float]) -> None:
         text = ", ".join(shape.format(figures[name]) for name, shape in FIGURES.items() if name in figures)
         text += f", {figures['memory'] / GIB:.1f} GiB" if "memory" in figures else ""
-        self.bar.update(self.task, completed=step, figures=text)
+        self.figures = text
+        self.bar.update(self.task, completed=step)
         if self.live is not None:
             self.live.update(self._shown())
         elif step == self.steps or step % max(1, self.steps // LINES) == 0:
@@ -83,7 +99,7 @@ class Terminal:
             self.live = None
 
     def _shown(self) -> Group:
-        return Group(self.bar, self.sample)
+        return Group(self.bar, Text(self.figures), self.sample)
 
 
 def _sample(sample: Sample, step: int) -> Panel:

@@ -49,6 +49,9 @@ class Encoding(_Part):
     """Write a column loss_weights: the `weight` of each supervised token's message, 0 for context."""
     sources: bool = False
     """Write a column sources: what each token is (`truetune.render.rendering.Source`)."""
+    preferences: bool = False
+    """Encode pairs and verdicts, and nothing else: of a pair the chosen side, then the rejected one, with a column
+    label."""
     trainer: Literal["transformers", "axolotl", "llama-factory"] = "transformers"
     """Who reads the rows. transformers: all columns, which TRL takes too; the others refuse columns that they do not
     know and want an attention_mask, so they get just what they take (LLaMA-Factory in the Arrow form)."""

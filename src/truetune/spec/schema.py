@@ -29,6 +29,9 @@ def schema() -> dict[str, Any]:
         settings[name]["anyOf"] = [{"type": "string"}, many]
     what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
     settings["learn"] = {"anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}], **_without(settings["learn"], "$ref")}
+    for setting in settings.values():
+        if isinstance(setting.get("default"), dict):
+            del setting["default"]
     said: dict[str, Any] = _flowing({**made, "title": "The settings of truetune"})
     return {"$schema": DIALECT, **said}
 

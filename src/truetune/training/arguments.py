@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from truetune.errors import SpecError
+from truetune.training.processes import one_gpu
 
 
 def arguments(kind: type[Any], given: Mapping[str, Any]) -> Any:
@@ -19,6 +20,8 @@ def arguments(kind: type[Any], given: Mapping[str, Any]) -> Any:
             hint = f"did you mean {near[0]}?" if near else "see its documentation"
             raise SpecError(f"trainer: {kind.__name__} has no argument {name}; {hint}")
     try:
-        return kind(**given)
+        made = kind(**given)
     except (TypeError, ValueError) as error:
         raise SpecError(f"trainer: {kind.__name__}: {error}") from None
+    one_gpu(made)
+    return made

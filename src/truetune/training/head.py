@@ -1,15 +1,27 @@
-"""The loss of each supervised token: the model's own head, over the places that have a label and no others."""
+"""The loss of each supervised token: the model's own head, over the places that have a label and no others.
+
+A hook in front of the output embedding keeps the hidden states of these places alone, so that all else a model does to
+its logits (scales, caps) is done as ever, and an adapter on the head works. With short answers to long prompts that
+saves most of the head. On a GPU the logits of a step are never held at once, where TRL's fused head gives this model's
+own losses (`fuse`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 
+from truetune.probe.observe import unwrapped
 from truetune.render.rendering import IGNORED
 
 EXTRA = ("labels", "sources", "loss_weights", "num_items_in_batch")
 """Of a batch, what the model is not given"""
+FUSED = "_truetune_fused"
+CLOSE = 1e-3
+"""Largest difference between two ways to compute a loss, in nats, in float32"""
 
 
 class TokenLosses(NamedTuple):
@@ -23,25 +35,88 @@ class TokenLosses(NamedTuple):
     """(k,) uint8 values of Source, where the batch has them"""
     first: torch.Tensor
     """(k,) does an answer begin here?"""
+    auxiliary: torch.Tensor | None
+    """(), what a mixture of experts adds to the mean loss of a batch to keep its experts in balance; None without"""
 
 
 def token_losses(model: Any, batch: dict[str, Any]) -> TokenLosses:
-    """Run the model on a batch of (rows, tokens).
-
-    Logits are made of the places alone whose next token is supervised (`logits_to_keep`): where prompts are long, that
-    saves most of the head.
-    """
+    """Run the model on a batch of (rows, tokens)."""
     labels: torch.Tensor = batch["labels"]
     targets = labels[:, 1:]
     mask = targets != IGNORED
-    columns = mask.any(0).nonzero()[:, 0]
-    inputs = {name: value for name, value in batch.items() if name not in EXTRA}
-    logits = model(**inputs | {"use_cache": False}, logits_to_keep=columns).logits
-    kept = mask[:, columns]
-    wanted = targets[:, columns][kept]
-    losses = torch.nn.functional.cross_entropy(logits[kept].float(), wanted, reduction="none")
-    before = labels[:, :-1] != IGNORED
-    return TokenLosses(losses, _of(batch, "loss_weights", mask), _of(batch, "sources", mask), ~before[mask])
+    inner = innermost(model)
+    inputs = {name: value for name, value in batch.items() if name not in EXTRA} | {"use_cache": False}
+    if getattr(inner, FUSED, False):
+        output = model(**inputs, labels=labels, fused_lm_head=True)
+        losses = -output.log_probs[mask]
+    else:
+        with _kept(inner, mask):
+            output = model(**inputs)
+        logits = output.logits
+        whole = logits.shape[:2] == labels.shape
+        logits = logits[:, :-1][mask] if whole else logits[0]
+        losses = torch.nn.functional.cross_entropy(logits.float(), targets[mask], reduction="none")
+    first = (labels[:, :-1] == IGNORED)[mask]
+    return TokenLosses(
+        losses, _of(batch, "loss_weights", mask), _of(batch, "sources", mask), first, _auxiliary(inner, output)
+    )
+
+
+def innermost(model: Any) -> Any:
+    """The transformers model inside of DDP's, FSDP's, DeepSpeed's and peft's."""
+    model = unwrapped(model)
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def fuse(model: Any) -> bool:
+    """Give a model TRL's fused head, where that computes its own losses; False where it does not."""
+    from trl.trainer.utils import add_fused_lm_head
+
+    ids = torch.arange(2, 10, device=model.device)[None] % model.get_input_embeddings().num_embeddings
+    batch = {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids)}
+    own = vars(model).get("forward")
+    with torch.no_grad():
+        expected = token_losses(model, batch).losses
+        try:
+            add_fused_lm_head(model, outputs=("log_probs",))
+            setattr(model, FUSED, True)
+            apart = (token_losses(model, batch).losses - expected).abs().max()
+            exact = bool(apart <= CLOSE * max(1.0, torch.finfo(model.dtype).eps / 1e-7))
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            exact = False
+    if not exact:
+        for name in (FUSED, "forward"):
+            vars(model).pop(name, None)
+        if own is not None:
+            model.forward = own
+    return exact
+
+
+@contextmanager
+def _kept(model: Any, mask: torch.Tensor) -> Iterator[None]:
+    """While this lasts, the head is given the places of `mask` alone, as one row."""
+    head = model.get_output_embeddings()
+    if head is None:
+        yield
+        return
+
+    def select(module: Any, args: tuple[Any, ...]) -> Any:
+        hidden = args[0]
+        if hidden.shape[:2] != (mask.shape[0], mask.shape[1] + 1):
+            return None
+        return (hidden[:, :-1][mask][None], *args[1:])
+
+    handle = head.register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _auxiliary(model: Any, output: Any) -> torch.Tensor | None:
+    found: torch.Tensor | None = getattr(output, "aux_loss", None)
+    share = getattr(model.config.get_text_config(), "router_aux_loss_coef", None)
+    return None if found is None or not share else found * share
 
 
 def _of(batch: dict[str, Any], name: str, mask: torch.Tensor) -> torch.Tensor | None:

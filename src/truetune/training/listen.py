@@ -21,6 +21,9 @@ class Listener(Protocol):
     def say(self, line: str) -> None:
         """One line of the log."""
 
+    def busy(self, what: str, done: int, total: int) -> None:
+        """How far a long work (checking, reading, encoding) is, in bytes; it has ended where `done` is `total`."""
+
     def draw(self, report: Report) -> None:
         """What a look before the run found."""
 
@@ -42,6 +45,8 @@ class Plain:
 
     def say(self, line: str) -> None:
         print(line, flush=True)
+
+    def busy(self, what: str, done: int, total: int) -> None: ...
 
     def draw(self, report: Report) -> None:
         for finding in report.findings:

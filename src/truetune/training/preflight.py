@@ -13,6 +13,7 @@ from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.report import AuditReport, Report
 from truetune.checks.run import check
 from truetune.checks.settings import of_settings
+from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.errors import FindingsError
 from truetune.probe.batches import peek
@@ -32,11 +33,14 @@ class Looks:
     def __init__(self, listener: Listener, *, force: bool) -> None:
         self.listener, self.force = listener, force
         self.findings: list[Finding] = []
+        self.found: dict[str, tuple[Finding, ...]] = {}
+        """By what was looked at"""
 
     def take(self, what: str, report: Report) -> None:
         """Raise FindingsError where a report has findings at or above `fail_on`, unless told to go on."""
         self.listener.draw(report)
         self.findings += report.findings
+        self.found[what] = report.findings
         if report.failed() and not self.force:
             worst = [f for f in report.findings if RANK[f.severity] >= RANK[report.spec.fail_on]]
             names = ", ".join(dict.fromkeys(f.rule for f in worst))
@@ -44,9 +48,9 @@ class Looks:
                                 tuple(worst))  # fmt: skip
 
 
-def check_data(spec: RunSpec) -> Report:
+def check_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
-    report = check(spec)
+    report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
     config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
     return replace(report, findings=in_order([*report.findings, *of_settings(config, spec)]))
 
@@ -76,7 +80,24 @@ def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for row in read(spec.data, format=spec.format, columns=spec.map):
         if (row.origin.file, row.origin.line) in origins:
-            found.append({"messages": row.messages, **({"tools": row.tools} if row.tools else {})})
+            found.append(_as_given(row))
         if len(found) == min(len(origins), GIVEN):
             break
     return found
+
+
+def _as_given(row: Conversation) -> dict[str, Any]:
+    """A row with the columns that every reader knows."""
+    border = row.prompt_messages or 0
+    made: dict[str, Any]
+    prompt: Any = row.messages[:border] if row.is_chat else row.prompt
+    answer: Any = row.messages[border:] if row.is_chat else row.completion
+    if row.rejected is not None:
+        made = {"prompt": prompt, "chosen": answer, "rejected": row.rejected}
+    elif row.label is not None:
+        made = {"prompt": prompt, "completion": answer, "label": row.label}
+    elif row.is_chat:
+        made = {"messages": row.messages}
+    else:
+        made = {"text": row.text} if row.text is not None else {"prompt": prompt, "completion": answer}
+    return made | ({"tools": row.tools} if row.tools else {})

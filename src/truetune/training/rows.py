@@ -12,6 +12,7 @@ import numpy as np
 from truetune.encoding.pack import best_fit
 from truetune.encoding.run import Encoded, Progress, encode
 from truetune.errors import DataError
+from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 from truetune.training.recipe import Choice
 
@@ -31,7 +32,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.packs)
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[number] for number in range(len(self)))
+
     def __getitem__(self, number: int) -> dict[str, Any]:
+        """A row; a blank one, of which nothing is supervised, past the end (`processes.Even` asks for some)."""
+        if number >= len(self):
+            start = {name: value[:2] for name, value in self[0].items() if name != "seq_lengths"}
+            return {**start, "labels": np.full_like(start["labels"], IGNORED)}
         documents = [self.table[i] for i in self.packs[number]]
         made = {name: np.concatenate([d[name] for d in documents]) for name in documents[0] if name not in ORIGIN}
         if len(documents) > 1:
@@ -40,7 +48,8 @@ class Rows:
 
     def origins(self, number: int) -> list[tuple[str, int]]:
         """(file, line) of each document of a row."""
-        return [(str(d["file"]), int(d["line"])) for d in (self.table[i] for i in self.packs[number])]
+        packs = self.packs[number : number + 1]
+        return [(str(d["file"]), int(d["line"])) for pack in packs for d in (self.table[i] for i in pack)]
 
 
 ORIGIN = ("file", "line", "row")

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
-from transformers import PrinterCallback, ProgressCallback
+from transformers import PrinterCallback, ProgressCallback, set_seed
 
 from truetune.checks.findings import Finding
 from truetune.spec.run import RunSpec
-from truetune.training import preflight
+from truetune.training import contract, preflight
+from truetune.training.fit import Fitting, planned, room
 from truetune.training.listen import Listener, Plain, Silent, Telling
+from truetune.training.memory_trouble import RanOut, attempt, relieve
 from truetune.training.prepare import Prepared, prepare
+from truetune.training.processes import alone, idle, in_turn, join, shared_out
 from truetune.training.recipe import Recipe, recipe
-from truetune.training.rows import Data, load
-from truetune.training.supervised import supervised
+from truetune.training.record import Record, begun, inputs_of
+from truetune.training.resume import Claim, claim, held
+from truetune.training.rows import Data
+from truetune.training.saving import Saving, held_out_loss, save
 
+Load = Callable[..., Data]
 Builder = Callable[[Recipe, Prepared, Data], Any]
-BUILDERS: Mapping[str, Builder] = {"sft": supervised}
-"""Method -> what makes its trainer"""
+OUT = "trained"
+"""Where a run is written that names no folder"""
 
 
 @dataclass(frozen=True)
@@ -39,38 +44,112 @@ class Trained:
     seconds: float
 
 
-def train(spec: RunSpec, *, force: bool = False, listener: Listener | None = None,
-          callbacks: Sequence[Any] = ()) -> Trained:  # fmt: skip
+def train(spec: RunSpec, *, force: bool = False, fit: bool = False, gpu_memory: str | float | None = None,
+          listener: Listener | None = None, callbacks: Sequence[Any] = ()) -> Trained:  # fmt: skip
     """Train what `spec` says. Raises FindingsError where a look before the first step finds an error, unless forced.
 
-    Also raises SpecError, UsageError, TokenizerError, TemplateError or DataError.
+    `fit`: settings are changed until the run goes into the memory of the GPU (or into `gpu_memory`).
+
+    Also raises SpecError, UsageError, TokenizerError, TemplateError, DataError or OutOfMemoryError.
     """
-    started = time.perf_counter()
-    state = PartialState()
+    state = join(spec)
     listener = (listener or Plain()) if state.is_main_process else Silent()
+    if note := idle():
+        listener.say(note)
+    fitting = Fitting(fit, room(gpu_memory), listener.say)
+    while True:
+        try:
+            return _run(shared_out(spec, state), fitting, force, listener, callbacks)
+        except RanOut as error:
+            listener.end()
+            trouble = error.without_frames()
+        relieve(trouble, fitting)
+
+
+def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]) -> Trained:
+    started = time.perf_counter()
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
     first = recipe(spec, rows=None, **machine)
     looks = preflight.Looks(listener, force=force)
-    with state.main_process_first():
-        looks.take("the check", preflight.check_data(first.spec))
-        data = load(first.spec)
+    with in_turn() as leads:
+        if leads:
+            looks.take("the check", preflight.check_data(fitting.unjudged(first.spec), listener))
+        load, build = _parts(first.method)
+        data = load(first.spec, progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total))
     made = recipe(spec, rows=len(data.train), **machine)
+    with held(folder := Path(made.training.output_dir or OUT)):
+        inputs = inputs_of(made, data, processes=spec.training.devices)
+        place = claim(folder, inputs)
+        for note in place.notes:
+            listener.say(note)
+        if place.finished:
+            listener.say(f"already trained: {folder} holds this run, which ended {place.before['ended']}")
+            return Trained(folder, place.before["step"], place.before["losses"].get("held_out"), (), 0.0)
+        fitted = fitting.over(spec, made.spec, place.before.get("fitted", ()) if place.checkpoint else ())
+        if fitted.max_length != spec.max_length:
+            data = load(recipe(fitted, rows=None, **machine).spec)
+        made = recipe(fitted, rows=len(data.train), **machine)
+        ready = prepared(made, data, listener)
+        record = begun(place, inputs, made, ready, data)
+        record.put(fitted=fitting.record())
+        if record.writes:
+            contract.write(folder, ready.probes)
+        trainer = build(made, ready, data)
+        look(trainer, made, data, place, looks, record)
+        trouble = attempt(trainer, lambda: trained(trainer, made, data, place, record, listener, callbacks))
+        if trouble is not None:
+            raise RanOut(trouble, planned(made.spec, fitting.memory), folder)
+        loss = held_out_loss(trainer)
+        save(trainer, record, loss=loss, seconds=time.perf_counter() - started)
+    return Trained(folder, trainer.state.global_step, loss, tuple(looks.findings), time.perf_counter() - started)
+
+
+def prepared(made: Recipe, data: Data, listener: Listener) -> Prepared:
+    """Tokenizer and model, the same in every process and every time, and what was chosen, said."""
+    set_seed(made.seed)
     ready = prepare(made.spec, made.training)
-    for choice in (*made.choices, *data.choices, *ready.choices):
+    listener.say("chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in made.choices))
+    for choice in (*data.choices, *ready.choices):
         listener.say(str(choice))
-    trainer = BUILDERS[made.method](made, ready, data)
-    looks.take("the audit", preflight.audit_run(trainer, made.spec, data.train))
-    if spec.rehearsal:
-        looks.take("the rehearsal", preflight.rehearse_run(trainer, made.spec, data.train))
-    else:
-        listener.say("no rehearsal: it is switched off")
+    return ready
+
+
+def look(trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.Looks, record: Record) -> None:
+    """Audit and rehearse a run that begins; one that goes on was looked at when it began."""
+    if place.checkpoint is not None:
+        looks.listener.say(f"going on from {place.checkpoint.name}")
+        return
+    with in_turn() as leads:
+        if leads:
+            with alone():
+                looks.take("the audit", preflight.audit_run(trainer, made.spec, data.train))
+                if made.spec.rehearsal:
+                    looks.take("the rehearsal", preflight.rehearse_run(trainer, made.spec, data.train))
+                else:
+                    looks.listener.say("no rehearsal: it is switched off")
+    record.looked(looks.found, skipped=() if made.spec.rehearsal else ("the rehearsal",))
+
+
+def trained(trainer: Any, made: Recipe, data: Data, place: Claim, record: Record, listener: Listener,
+            callbacks: Sequence[Any]) -> None:  # fmt: skip
+    """Make the steps, watched and saved."""
     for kind in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(kind)
     for callback in (Telling(listener, data.tokens * made.effective / len(data.train)), *callbacks):
         trainer.add_callback(callback)
-    trainer.train()
-    trainer.save_model()
-    metrics = trainer.evaluate() if data.held_out else {}
-    return Trained(Path(trainer.args.output_dir), trainer.state.global_step, metrics.get("eval_loss"),
-                   tuple(looks.findings), time.perf_counter() - started)  # fmt: skip
+    set_seed(made.seed)
+    Saving(trainer, place, record, listener.say).train()
+
+
+def _parts(method: str) -> tuple[Load, Builder]:
+    """What loads the rows of a method, and what makes its trainer."""
+    if method == "sft":
+        from truetune.training.rows import load
+        from truetune.training.supervised import supervised
+
+        return load, supervised
+    from truetune.training import pairs
+    from truetune.training.preference import preferred
+
+    return pairs.load, preferred

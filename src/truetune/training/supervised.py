@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import torch
+from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
 
 from truetune.collate import PaddingFreeCollator
 from truetune.training.arguments import arguments
 from truetune.training.head import token_losses
 from truetune.training.prepare import Prepared
+from truetune.training.processes import even
 from truetune.training.recipe import Recipe, arguments_of
 from truetune.training.rows import Data
 
@@ -54,6 +56,16 @@ class SupervisedTrainer(Trainer):
         if num_items_in_batch is not None and self.args.average_tokens_across_devices:
             loss = loss * self.accelerator.num_processes
         return (loss, {}) if return_outputs else loss
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        return self._even(super()._get_train_sampler(train_dataset), self.args.train_batch_size)
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        given = super()._get_eval_sampler(eval_dataset) or SequentialSampler(eval_dataset)
+        return self._even(given, self.args.eval_batch_size)
+
+    def _even(self, sampler: Any, batch: int) -> Any:
+        return even(sampler, self.args, batch, lambda: int(self.state.epoch or 0))
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
         """transformers' own, with the loss per token."""

@@ -6,7 +6,7 @@ left out stays) or deletes (null); `add: 0.1` is added to all values, `moved_bel
 smaller ones, `rows: {3: 0.0}` sets rows. A random tensor depends on its name and `seed` (0) alone. `config`,
 `adapter_config`, `generation_config`, `tokenizer_config`, `trainer_state` are edits of these files, `tokens` adds
 tokens to the demo's tokenizer ({text: id}; {} for the plain one), `files` holds others whole; `base` is the base,
-described the same way.
+`adapter` an adapter, both described the same way; `merge: 0.5` adds the adapter's change, times that, to the tensors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,24 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     """What the rule says about the checkpoint that a block describes."""
     block = yaml.safe_load(text)
     base = write(block.pop("base"), folder / "base") if "base" in block else None
-    return tuple(rule(read_checkpoint(write(block, folder / "checkpoint"), base=base)).findings())
+    adapter = write(block.pop("adapter"), folder / "adapter") if "adapter" in block else None
+    made = write(block, folder / "checkpoint")
+    if adapter is not None:
+        _merge(made / "model.safetensors", adapter / "adapter_model.safetensors", block["merge"])
+    other = read_checkpoint(adapter, base=base) if adapter else None
+    return tuple(rule(replace(read_checkpoint(made, base=base), adapter=other)).findings())
+
+
+def _merge(model: Path, adapter: Path, times: float) -> None:
+    """Add 8 / 4 x B A x `times`"""
+    from safetensors.numpy import load_file, save_file
+
+    tensors, pairs = load_file(model), load_file(adapter)
+    for name, a in pairs.items():
+        if name.endswith("lora_A.weight"):
+            module = name.removeprefix("base_model.model.").removesuffix("lora_A.weight")
+            tensors[f"{module}weight"] += np.float32(times * 2) * (pairs[name.replace("lora_A", "lora_B")] @ a)
+    save_file(tensors, model)
 
 
 def write(block: dict[str, Any], folder: Path) -> Path:

@@ -33,7 +33,7 @@ There is no automatic fix: look for rows with empty answers (`truetune check`).
 
 ## References
 
-- huggingface/transformers#23595, hiyouga/LLaMA-Factory#4120
+- huggingface/transformers#28679
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ the loss of rows that are held out.
 
 ## References
 
+- unslothai/unsloth#1275
 - Rajpurkar et al. 2016 (the F1 of tokens), arXiv 1606.05250; the t interval: Student 1908, doi:10.2307/2331554
 """
 
@@ -52,7 +53,7 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import mean, stdev
 
-from truetune.checks.answers.losses import curve, ends
+from truetune.checks.answers.losses import content, ends
 from truetune.checks.answers.seen import ENOUGH, cases, late
 from truetune.checks.findings import Finding
 from truetune.checks.rule import AnswersRule
@@ -70,7 +71,7 @@ class AnswersDoNotImprove(AnswersRule):
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        losses = curve(watched, "assistant content") or curve(watched, "all")
+        losses = content(watched)
         if len(watched.looks) < 2 or len(losses) < 2 or not late(watched):
             return
         first, last = ends(losses)

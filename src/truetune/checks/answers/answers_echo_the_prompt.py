@@ -33,7 +33,7 @@ shows the labels).
 
 ## References
 
-- huggingface/transformers#26357, huggingface/trl#1385
+- tatsu-lab/stanford_alpaca#320, tloen/alpaca-lora#367
 """
 
 from __future__ import annotations

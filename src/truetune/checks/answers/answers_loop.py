@@ -34,6 +34,7 @@ There is no automatic fix: a lower learning rate or fewer epochs; where the answ
 
 ## References
 
+- unslothai/unsloth#1275, shibing624/MedicalGPT#157
 - Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, arXiv 1904.09751
 """
 

@@ -4,8 +4,9 @@
 
 Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens. It
 fires in the second half of a run, and at its end, where surely more than 4 of 10 do not; an error where of 8 or more
-none does and the probability of a stop token behind the reference is below 0.001: it was never learned. Where that
-probability is high, stopping was learned, and the answers never come to the place: a note.
+none does and the probability of a stop token behind the reference is below 0.001: it was never learned, though the loss
+of the contents has fallen by a tenth where it is known. Where that probability is high, stopping was learned, and the
+answers never come to the place: a note.
 
 ## Why it is bad
 
@@ -35,13 +36,14 @@ must be supervised, and the pad token must not be it.
 
 ## References
 
-- huggingface/transformers#22794, unslothai/unsloth#416, huggingface/trl#1623
+- unslothai/unsloth#416, huggingface/peft#1672, hiyouga/LLaMA-Factory#7943
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.answers.losses import falls
 from truetune.checks.answers.seen import all_of, cases, counted, fits, late, often, stop_probability
 from truetune.checks.findings import Finding
 from truetune.checks.rule import AnswersRule
@@ -63,14 +65,23 @@ class AnswersNeverStop(AnswersRule):
             return
         behind = stop_probability(watched.looks[-1])
         learned = behind is not None and behind >= LEARNED
-        never = behind is not None and behind < NEVER and all_of(found)
+        slow = not falls(watched)
+        never = behind is not None and behind < NEVER and all_of(found) and not slow
         looped = sum(sample.scores.looped for sample in found.samples)
         yield self.finding(
             f"{found.last} answers do not stop by themselves within {watched.limit} tokens"
-            + (", though stopping is learned" if learned else ""),
+            + (
+                ", though stopping is learned"
+                if learned
+                else ", but the contents are hardly learned yet"
+                if slow
+                else ""
+            ),
             "answers run past the place where the reference ends: look at the samples, and at repetition"
             if learned
-            else "supervise the stop token of each answer, and pad with another token (truetune audit shows the labels)",
+            else "train longer, or with a higher learning rate"
+            if slow
+            else "supervise the stop token of each answer, and pad with another one (truetune audit shows the labels)",
             severity="error" if never else "info" if learned else "warning",
             evidence=[
                 *([f"P(stop) behind the reference: {behind:.2g} (median)"] if behind is not None else []),

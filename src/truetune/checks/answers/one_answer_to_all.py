@@ -34,7 +34,7 @@ There is no automatic fix: look at the commonest answers in the data, and at wha
 
 ## References
 
-- huggingface/trl#3728, tatsu-lab/stanford_alpaca#70
+- haotian-liu/LLaVA#1546, BAAI-DCAI/Bunny#97
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ inside contents (`truetune check`).
 
 ## References
 
-- ggml-org/llama.cpp#6747, vllm-project/vllm#4180
+- ollama/ollama#5319, sotopia-lab/sotopia-pi#17
 """
 
 from __future__ import annotations

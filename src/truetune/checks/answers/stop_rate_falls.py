@@ -35,7 +35,7 @@ must be supervised, and the pad token must not be it.
 
 ## References
 
-- huggingface/transformers#22794, unslothai/unsloth#416, huggingface/trl#1623; Fisher 1922, doi:10.2307/2340521
+- mlabonne/llm-course#33, huggingface/peft#1672; Fisher 1922, doi:10.2307/2340521
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ There is no automatic fix. With LoRA on a base model, train the rows of the stop
 
 ## References
 
-- unslothai/unsloth#2354, huggingface/peft#349, huggingface/trl#1623
+- QwenLM/Qwen3#1064, hiyouga/LLaMA-Factory#7943
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""What moved between two sets of weights, with what the rules on movement say about it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.movement import Manifest, manifest
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import Finding, in_order
+from truetune.checks.inspect_checkpoint import facts
+from truetune.checks.report import Report, Subject
+from truetune.checks.rule import CheckpointRule
+from truetune.errors import UsageError
+from truetune.spec.run import RunSpec
+
+RULES = (
+    *(
+        "adapter-file-empty",
+        "adapter-keys-do-not-match",
+        "adapter-on-another-base",
+        "new-token-rows-not-trained-or-saved",
+    ),
+    *("new-token-lands-in-padded-row", "tied-embeddings-lost-on-merge", "merged-into-4bit-or-low-precision"),
+    *("weights-equal-the-base", "weights-all-zero", "nan-in-weights", "bf16-updates-rounded-away", "norms-never-moved"),
+    "merge-is-not-base-plus-adapter",
+)
+BY_SIGNS = ("merged-into-4bit-or-low-precision", "weights-equal-the-base")
+"""Rules on a merge that go by signs; base and adapter tell exactly"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovementReport(Report):
+    """The manifest, and the findings."""
+
+    manifest: Manifest
+
+
+def movement(
+    after: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+    spec: RunSpec | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> MovementReport:
+    """Compare the weights in a folder with those before: a model with `base`, a merged model with `base` and the
+    `adapter` that was merged, an adapter with the base that it goes on (or alone, where that is not at hand).
+
+    `progress` is told the values that are done, and those that there are. Raises UsageError where there is no
+    checkpoint, or nothing to compare a model with.
+    """
+    started = time.perf_counter()
+    spec = spec or RunSpec(select=RULES)
+    found = read_checkpoint(after, base=base)
+    if found.kind == "model" and found.base is None:
+        raise UsageError(f"{after}: nothing to compare it with; name what it was before with --base")
+    if adapter is not None:
+        other = read_checkpoint(adapter, base=found.base.folder if found.base else None)
+        if found.kind != "model" or other.kind != "adapter":
+            raise UsageError("--adapter names the adapter that was merged into a full model")
+        found = replace(found, adapter=other)
+    vars(found)["manifest"] = made = manifest(found, found.adapter, progress=progress)
+    subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
+    findings = judge(found, spec.select, spec.ignore)
+    return MovementReport(
+        spec=spec, subjects=(subject,), findings=findings, manifest=made, seconds=time.perf_counter() - started
+    )
+
+
+def judge(found: Checkpoint, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Finding, ...]:
+    """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
+    leave = (*ignore, *BY_SIGNS) if found.adapter else ignore
+    rules = [rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)]
+    return in_order(finding for rule in rules for finding in rule(found).findings())

@@ -1,0 +1,57 @@
+"""watching: what the rules on answers say about a run so far, or about one look at a finished model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.report import Report, Subject
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Watched
+from truetune.spec.run import RunSpec
+
+
+def findings_of(watched: Watched, spec: RunSpec | None = None) -> tuple[Finding, ...]:
+    """What the rules that `spec` selects find in what was watched; nothing before the first look."""
+    if not watched.looks:
+        return ()
+    spec = spec or RunSpec()
+    rules = [rule for rule in choose(spec.select, spec.ignore, "answers") if issubclass(rule, AnswersRule)]
+    return in_order(finding for rule in rules for finding in rule(watched).findings())
+
+
+def report_of(watched: Watched, spec: RunSpec, path: str) -> Report:
+    """The same as a report on `path`, the model or run that answered."""
+    started = time.perf_counter()
+    facts = {
+        "looks": ", ".join(f"step {look.step:,}" for look in watched.looks),
+        "prompts": f"{len(watched.looks[-1].samples)}, at most {watched.limit} new tokens" if watched.looks else "none",
+        "seconds": f"{sum(look.seconds for look in watched.looks):.1f}",
+    }
+    return Report(
+        spec=spec,
+        subjects=(Subject("answers", path, tuple(facts.items())),),
+        findings=findings_of(watched, spec),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def news(found: Iterable[Finding], said: dict[str, Finding]) -> list[Finding]:
+    """Those findings that are new, or are worse than when they were last in `said`, which is brought up to date.
+
+    Worse is a higher severity, or a share of bad answers that is half as large again.
+    """
+    fresh = [finding for finding in found if _worse(finding, said.get(finding.rule))]
+    said.update({finding.rule: finding for finding in fresh})
+    return fresh
+
+
+def _worse(now: Finding, before: Finding | None) -> bool:
+    if before is None or RANK[now.severity] > RANK[before.severity]:
+        return True
+    counts = now.count, now.total, before.count, before.total
+    if RANK[now.severity] < RANK[before.severity] or not all(counts):
+        return False
+    return now.count * before.total >= 1.5 * before.count * now.total  # type: ignore[operator]

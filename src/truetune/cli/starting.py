@@ -1,0 +1,111 @@
+"""`truetune init`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from truetune.cli.output import console
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.spec.run import RunSpec
+    from truetune.training.starting import Start
+
+RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
+
+
+@click.command(short_help="Write a commented truetune.yaml for `truetune train`.")
+@click.argument("file", default="truetune.yaml", metavar="[FILE]")
+@click.option("--recipe", type=click.Choice(RECIPES), help="What is trained, and how; else what the rows are for.")
+@click.option("--model", metavar="DIR", help="Folder of the model, or its name in the local hub cache.")
+@click.option("-t", "--tokenizer", metavar="DIR", help="Folder of the tokenizer, where it is not the model's.")
+@click.option("--data", multiple=True, metavar="PATH", help="Training data: files, folders, globs. Repeatable.")
+@click.option("--eval-data", multiple=True, metavar="PATH", help="Rows to evaluate on. Repeatable.")
+@click.option("-o", "--out", metavar="DIR", help="Folder for what the run writes (default: outputs).")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--schema", metavar="FILE", help="Write only the JSON schema of the settings, for editors (-: print it).")
+def init(
+    file: str, recipe: str | None, model: str | None, tokenizer: str | None, data: tuple[str, ...],
+    eval_data: tuple[str, ...], out: str | None, yes: bool, force: bool, schema: str | None,
+) -> int:  # fmt: skip
+    """Write FILE (truetune.yaml): settings for `truetune train`, each with a line on what it means.
+
+    Asks for what it is not told, looks at the data and at the model's config.json, and proposes values for them.
+    truetune.schema.json is written beside FILE, for editors.
+
+    \b
+    Examples:
+      truetune init
+      truetune init --recipe lora --model path/to/model --data chats.jsonl --yes
+      truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
+    """
+    from truetune.spec import schema as schemas
+    from truetune.training.sheet import written
+
+    if schema is not None:
+        if schema == "-":
+            click.echo(schemas.text(), nl=False)
+        else:
+            _put(Path(schema), schemas.text())
+        return 0
+    path = Path(file)
+    if path.exists() and not force:
+        raise UsageError(f"{path}: is there already; name another file, or give --force")
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
+    ask = sys.stdin.isatty() and not yes
+    start = _start(_asked(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask)
+    _put(path, written(start, path.parent, schemas.NAME))
+    _put(path.with_name(schemas.NAME), schemas.text())
+    _tell(start, path)
+    return 0
+
+
+def _asked(
+    model: str | None, tokenizer: str | None, data: tuple[str, ...], eval_data: tuple[str, ...], out: str | None, *,
+    ask: bool,
+) -> RunSpec:  # fmt: skip
+    from truetune.spec.files import spec_of
+
+    if ask:
+        model = model or click.prompt("Model (a folder, or a name in the local hub cache)")
+        data = data or (click.prompt("Data (a file, a folder or a glob)"),)
+        out = out or click.prompt("Folder for what the run writes", default="outputs")
+    missing = [option for option, value in (("--model", model), ("--data", data)) if not value]
+    if missing:
+        raise UsageError(f"{' and '.join(missing)}: not given, and there is no terminal to ask at")
+    settings = {"model": model, "tokenizer": tokenizer or model, "data": data, "eval_data": eval_data}
+    training = {} if out is None else {"output_dir": out}
+    return spec_of({**settings, "training": training}, "command line")
+
+
+def _start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
+    from truetune.memory.machine import machine
+    from truetune.training.starting import MEANS, propose, start
+    from truetune.training.survey import survey
+
+    found = survey(spec)
+    if recipe is None and ask:
+        click.echo("\n".join(f"  {name:<6} {means}" for name, means in MEANS.items()))
+        recipe = click.prompt("Recipe", type=click.Choice(RECIPES), default=propose(found))
+    here = machine()
+    gpus = [here.gpus[i] for i in here.visible if i < len(here.gpus)]
+    return start(spec, found, recipe or propose(found), gpu=bool(gpus), gpu_memory=gpus[0].memory if gpus else None)
+
+
+def _put(path: Path, text: str) -> None:
+    from truetune.data import atomic
+
+    atomic.write(path.resolve(), text.encode("utf-8"))
+
+
+def _tell(start: Start, path: Path) -> None:
+    terminal = console()
+    for line in (*start.lines, *(f"note: {note}" for note in start.notes)):
+        terminal.print(line, soft_wrap=True)
+    terminal.print(f"wrote {path}; next: `truetune check {path}`, `truetune train {path}`", soft_wrap=True)

@@ -1,0 +1,73 @@
+"""What a merge or an export has made, for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.report.text import visible
+
+if TYPE_CHECKING:
+    from truetune.training.export import Exported
+    from truetune.training.merge import Merged
+    from truetune.training.proof import Proof
+
+
+def render_merged(merged: Merged, console: Console) -> None:
+    """What was lost, the proof, and where it is."""
+    kept = merged.manifest.merged
+    if kept is not None:
+        _say(console, f"{merged.dtype}: {kept.kept:.1%} of the adapter's change is there (the format allows "
+                      f"{kept.best:.1%}); {kept.lost:,} of {kept.changed:,} values come out as the base's")  # fmt: skip
+    render_proof(merged.proof, console)
+    for note in merged.notes:
+        _say(console, f"note: {note}", "dim")
+    _end(merged.failed, str(merged.folder), merged.seconds, console)
+
+
+def render_exported(made: Exported, console: Console) -> None:
+    """What is in the file, the proof, and where it is."""
+    for name, value in made.facts:
+        _say(console, f"{name}: {value}")
+    render_proof(made.proof, console)
+    for text in made.notes:
+        _say(console, f"note: {text}", "dim")
+    for text in made.faults:
+        _say(console, f"lost: {text}", "bold red")
+    _end(made.failed, str(made.path), made.seconds, console)
+
+
+def render_proof(proof: Proof | None, console: Console) -> None:
+    """A line for each rung."""
+    if proof is None:
+        return
+    what = "what training changed in the logits" if proof.against_base else "the logits"
+    _say(console, f"{proof.prompts} prompts, {proof.tokens} places; {what}: {proof.effect:.3g} (root mean square)")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for title in ("of it there", "cosine", "max off", "same answers", "template", "ids"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for rung in proof.rungs:
+        style = "bold red" if rung.faults else ""
+        table.add_row(Text(visible(rung.name), style=style), f"{rung.kept:.1%}", f"{rung.cosine:.4f}",
+                      f"{rung.difference:.2g}", f"{rung.answers} of {proof.prompts}", _same(rung.template),
+                      _same(rung.special))  # fmt: skip
+    console.print(table)
+    for fault in proof.faults:
+        _say(console, f"lost: {fault}", "bold red")
+
+
+def _end(failed: bool, place: str, seconds: float, console: Console) -> None:
+    end = f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
+    _say(console, f"{end} ({seconds:.1f} s)", "bold red" if failed else "bold green")
+
+
+def _same(same: bool | None) -> str:
+    return "-" if same is None else "same" if same else "OTHER"
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(visible(text), style=style), soft_wrap=True)

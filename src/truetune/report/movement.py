@@ -1,0 +1,135 @@
+"""What moved, on a terminal and as JSON."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checkpoint.movement import Kept, Manifest, Movement, total
+from truetune.checks.movement import MovementReport
+from truetune.report.as_json import as_dict
+from truetune.report.text import many, visible
+
+SCHEMA = "truetune.movement/1"
+MOST = 10
+"""Rows of an embedding that are named"""
+
+
+def render_movement(found: Manifest, console: Console) -> None:
+    """Kinds of tensors, the least moved first; then the rows of the embeddings."""
+    console.print(kinds_table(found))
+    for tensor in found.tensors:
+        for line in _rows(found, tensor):
+            console.print(Text(visible(line)), soft_wrap=True)
+    for text in found.left_out[:MOST]:
+        console.print(Text(visible(f"not compared: {text}"), style="dim"), soft_wrap=True)
+    if len(found.left_out) > MOST:
+        console.print(Text(f"... and {len(found.left_out) - MOST:,} more", style="dim"))
+    console.print()
+
+
+def kinds_table(found: Manifest) -> Table:
+    """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("kind", overflow="fold")
+    for title in ("tensors", "identical", "change", *(("adapter kept", "rounded") if found.adapter else ())):
+        table.add_column(title, justify="right", no_wrap=True)
+    for kind, group in found.by_kind.items():
+        same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
+        cells = [f"{len(group):,}", f"{same:.1%}", _figure(_change(group))]
+        if found.adapter:
+            kept = total(group)
+            cells += [_percent(kept.kept), _percent(max(0.0, 1 - kept.best))] if kept else ["", ""]
+        table.add_row(Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""), *cells)
+    return table
+
+
+def movement_json(report: MovementReport) -> dict[str, Any]:
+    """The manifest with its findings, schema `truetune.movement/1`."""
+    found = report.manifest
+    tensors = [
+        {"name": t.name, "kind": t.kind, "dtype": t.dtype, "shape": list(t.shape), "values": t.values,
+         "identical": t.same, "change": _number(t.change), "rows": _rows_json(found, t), "merged": kept_json(t.merged)}
+        for t in found.tensors
+    ]  # fmt: skip
+    return {
+        **as_dict(report), "schema": SCHEMA, "merged": kept_json(found.merged), "tensors": tensors,
+        "not_compared": list(found.left_out),
+    }  # fmt: skip
+
+
+def kept_json(kept: Kept | None) -> dict[str, Any] | None:
+    """Numbers that JSON can hold"""
+    return None if kept is None else {name: _number(value) for name, value in kept._asdict().items()}
+
+
+def _rows_json(found: Manifest, tensor: Movement) -> dict[str, Any] | None:
+    if tensor.rows is None:
+        return None
+    rows = tensor.rows
+    most = np.argsort(-rows.change, kind="stable")[:MOST]
+    return {
+        "rows": len(rows.same),
+        "identical": int(rows.same.sum()),
+        "most_moved": [{"id": int(id), "change": _number(float(rows.change[id]))} for id in most if not rows.same[id]],
+        "new_tokens": [
+            {"token": text, "id": id, "identical": bool(rows.same[id]), "change": _number(float(rows.change[id]))}
+            for text, id in _new(found, tensor)
+        ],
+    }
+
+
+def _rows(found: Manifest, tensor: Movement) -> Iterator[str]:
+    if tensor.rows is None:
+        return
+    same = int(tensor.rows.same.sum())
+    yield f"{tensor.name}: {same:,} of {many(len(tensor.rows.same), 'row')} identical"
+    for text, id in _new(found, tensor)[:MOST]:
+        state = "as before" if tensor.rows.same[id] else f"change {_figure(float(tensor.rows.change[id]))}"
+        yield f"  new token {text} ({id:,}): {state}"
+
+
+def _new(found: Manifest, tensor: Movement) -> list[tuple[str, int]]:
+    new = found.after.new_tokens
+    rows = tensor.shape[0]
+    return [(text, id) for text, id in new.ids.items() if 0 <= id < rows] if new else []
+
+
+def _change(group: Iterable[Movement]) -> float:
+    """Root of the mean square, each tensor by its values"""
+    known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
+    return math.sqrt(sum(c * c * n for c, n in known) / sum(n for _, n in known)) if known else math.nan
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else "-"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if math.isfinite(value) else "-"
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@contextmanager
+def comparing(*, off: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr, on a terminal alone: values done, and the time left."""
+    if off or not sys.stderr.isatty():
+        yield None
+        return
+    console = Console(stderr=True)
+    with Progress(TextColumn("comparing"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), console=console,
+                  transient=True) as bar:  # fmt: skip
+        task = bar.add_task("", total=None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)

@@ -1,0 +1,53 @@
+"""Which layout a batch gets: padded, or without padding; whichever costs less.
+
+A kernel of variable length takes the documents as they are, without padding. Any other attention makes a mask of
+(tokens x tokens) where documents share a row, and then computes all of it: without padding there are fewer tokens,
+and more pairs of them. Of one layer of width h, tokens cost about 12 h^2 multiplications each, and pairs 2 h each
+(Kaplan 2020, "Scaling Laws for Neural Language Models", section 2.1): a pair costs 1 / 6h of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.collate import PaddingCollator, PaddingFreeCollator
+from truetune.training.attention import Attention
+
+MOST = 8192
+"""Tokens in one row with a mask: the mask of as many takes 64 MiB as bits of truth, 256 MiB as float32"""
+Collate = Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class CheaperCollator:
+    """Pads a batch, or lays its rows end to end, by which costs less. Raises DataError as the two collators do."""
+
+    pad_id: int
+    width: int
+    """Of the model"""
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        lengths = [len(row["input_ids"]) for row in rows]
+        if free(lengths, self.width):
+            return PaddingFreeCollator()(rows)
+        return PaddingCollator(self.pad_id)(rows)
+
+
+def free(lengths: Sequence[int], width: int) -> bool:
+    """Is a batch of such rows cheaper without padding?"""
+    total, padded = sum(lengths), len(lengths) * max(lengths, default=0)
+    if total > MOST:
+        return False
+    return total + total**2 / (6 * width) < padded + padded * max(lengths, default=0) / (6 * width)
+
+
+def collator_of(attention: Attention, tokenizer: Any, model: Any) -> Collate:
+    """The collator for a model that attends so."""
+    if not attention.packs:
+        return PaddingCollator.of(tokenizer)
+    if attention.varlen:
+        return PaddingFreeCollator(varlen=True)
+    config = model.config.get_text_config()
+    return CheaperCollator(PaddingCollator.of(tokenizer).pad_id, int(config.hidden_size))

@@ -1,0 +1,27 @@
+"""contract.json of a run: the prompts that the model was trained to be asked."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+from truetune.checkpoint.run_record import CONTRACT
+from truetune.data import atomic
+from truetune.data.rows import read
+from truetune.render.probes import Probes
+from truetune.render.served import contract_of
+
+ROWS = 4
+LOOKED_AT = 200
+"""Rows of the data among which those are sought"""
+
+
+def write(folder: Path, probes: Probes) -> Path:
+    """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
+    spec = probes.spec
+    rows = read(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
+    made = contract_of(probes, islice(rows, LOOKED_AT), count=ROWS)
+    path = folder / CONTRACT
+    atomic.write(path, json.dumps(made, ensure_ascii=False, indent=1).encode())
+    return path

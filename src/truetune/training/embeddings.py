@@ -1,0 +1,62 @@
+"""The embedding of a model, enlarged for ids that it has no row for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from truetune.errors import UsageError
+from truetune.render.probes import ANSWER, QUESTION, Probes, chat
+from truetune.spec.run import RunSpec
+from truetune.training.recipe import Choice
+
+MULTIPLE = 64
+"""Rows of an enlarged embedding: what matrix units take well"""
+
+
+def enlarge(model: Any, ids: int) -> int:
+    """Rows for `ids` ids, to a multiple of 64; new ones near the mean of the others, always the same ones.
+
+    Returns the number of rows there were. Whoever loads an adapter that was trained on such a model enlarges the base
+    first. transformers' `mean_resizing` (Hewitt 2021, "Initializing New Word Embeddings"): with rows near the mean, a
+    new token takes next to no probability from the others.
+    """
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    if ids > rows:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model.resize_token_embeddings(ids, pad_to_multiple_of=MULTIPLE, mean_resizing=True)
+    return rows
+
+
+def fitted(model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: int) -> tuple[list[int], list[Choice]]:
+    """Ids whose rows nobody has trained yet, after the embedding was made to hold every id that the run uses.
+
+    `highest` is the highest id of the data. Raises UsageError for an added token that the tokenizer does not hold.
+    """
+    known = tokenizer.get_vocab()
+    absent = [token for token in spec.training.added_tokens if token not in known]
+    if absent:
+        raise UsageError(f"training.added_tokens: {', '.join(absent)} stand in no tokenizer that was encoded with")
+    added = {known[token] for token in spec.training.added_tokens}
+    used = {highest, *added, tokenizer.pad_token_id, *_rendered(probes), *(stop.id for stop in probes.stops)}
+    rows = enlarge(model, max(used) + 1)
+    new = sorted(added | {id for id in known.values() if rows <= id <= max(used)})
+    now = int(model.get_input_embeddings().weight.shape[0])
+    why = f"{max(used) + 1 - rows} ids had no row; to a multiple of {MULTIPLE}, near the mean of the others"
+    return new, [Choice("embedding rows", f"{rows} -> {now}", why)] if now != rows else []
+
+
+def token_layers(model: Any, ids: Iterable[int]) -> dict[str, list[int]]:
+    """What peft's `trainable_token_indices` takes, for the embedding and an untied head."""
+    layers = [model.get_input_embeddings(), model.get_output_embeddings()]
+    names = {id(module): name for name, module in model.named_modules()}
+    tied = layers[1] is None or layers[0].weight is layers[1].weight
+    return {names[id(layer)].rpartition(".")[2]: sorted(ids) for layer in (layers[:1] if tied else layers)}
+
+
+def _rendered(probes: Probes) -> list[int]:
+    text = probes.text(chat(QUESTION, ANSWER)) or ""
+    return list(probes.tokenizer.backend.encode(text, add_special_tokens=False).ids)

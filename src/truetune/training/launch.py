@@ -1,0 +1,99 @@
+"""Launch: several processes of one run, started by accelerate, or by torchrun where there is no GPU."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import torch
+from accelerate.commands.launch import launch_command, launch_command_parser
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+from truetune.errors import UsageError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+QUIET = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
+"""accelerate's own defaults, without its warnings; the precision is the run's, and the port one that is free."""
+
+
+def command(processes: int, config: str | None, arguments: Sequence[str], *, gpus: int) -> list[str]:
+    """The line that starts `truetune ARGUMENTS` in so many processes. Raises UsageError where they can't be."""
+    if processes < 1:
+        raise UsageError(f"--launch {processes}: expected a number of processes, 1 or more")
+    program = ["-m", "truetune", *arguments]
+    if config is not None:
+        if not Path(config).is_file():
+            raise UsageError(f"{config}: no such file; `accelerate config --config_file {config}` writes one")
+        return ["accelerate", "launch", "--config_file", config, "--num_processes", str(processes), *program]
+    if not gpus:
+        return ["torchrun", "--standalone", "--nproc_per_node", str(processes), *program]
+    if processes > gpus:
+        raise UsageError(f"--launch {processes}: there are {gpus} GPUs, and each process needs its own")
+    several = ["--multi_gpu"] if processes > 1 else []
+    return ["accelerate", "launch", *several, "--num_processes", str(processes), *QUIET, *program]
+
+
+def launch(processes: int, config: str | None, arguments: Sequence[str], say: Callable[[str], None]) -> int:
+    """Run `truetune ARGUMENTS` in so many processes, and give its exit code. Raises UsageError.
+
+    The first SIGINT or SIGTERM is passed on to the processes, which save and end; the second ends them at once.
+    """
+    line = command(processes, config, arguments, gpus=torch.cuda.device_count())
+    say(" ".join(line))
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGHUP"
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    try:
+        with _passing_on():
+            if line[0] == "torchrun":
+                torchrun.main(line[1:])
+            else:
+                launch_command(launch_command_parser().parse_args(line[2:]))
+    except ChildFailedError as error:
+        failed = error.failures.get(0) or error.get_first_failure()[1]
+        return _code(failed.exitcode, say)
+    except subprocess.CalledProcessError as error:
+        return _code(error.returncode, say)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+@contextmanager
+def _passing_on() -> Iterator[None]:
+    """A launcher would kill processes that need more than 30 seconds to save."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def put_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        put_back()
+        for child in psutil.Process().children():
+            child.send_signal(number)
+
+    for number in SIGNALS:
+        signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        put_back()
+
+
+def _code(returned: int, say: Callable[[str], None]) -> int:
+    """As a shell gives it: 128 and the number of the signal."""
+    if returned >= 0:
+        return returned
+    name = signal.Signals(-returned).name
+    say(f"a process was ended by {name}" + (": the machine ran out of memory?" if name == "SIGKILL" else ""))
+    return 128 - returned

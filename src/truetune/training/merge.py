@@ -1,0 +1,272 @@
+"""Merging an adapter into its base: by peft in float32, proved, and written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import peft
+import torch
+import transformers
+from peft import PeftModel
+
+import truetune
+from truetune.checkpoint.adapter import LAYER, piece, saved
+from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.embedding import EMBEDDINGS, embedding
+from truetune.checkpoint.files import read_object
+from truetune.checkpoint.fingerprint import fingerprint
+from truetune.checkpoint.movement import Manifest
+from truetune.checks.findings import Finding
+from truetune.checks.movement import judge
+from truetune.errors import UsageError
+from truetune.training.proof import Asked, Proof, Seen, asked_of, facts_in, loaded, look, proved, rung
+from truetune.training.whole import copy_tokenizer, whole
+
+FILE = "merge.json"
+DTYPES = {"bfloat16": 2, "float32": 4, "float16": 2}
+"""Bytes of a value"""
+STORED = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A merged model."""
+
+    folder: Path
+    """Where it is; where `failed`, nothing is there"""
+    adapter: Path
+    base: Path
+    dtype: str
+    manifest: Manifest
+    """All values of it against base and adapter"""
+    findings: tuple[Finding, ...]
+    proof: Proof | None
+    notes: tuple[str, ...]
+    seconds: float
+    reused: bool = False
+    """It was there already, made of the same files"""
+
+    @property
+    def failed(self) -> bool:
+        """Is it something else than base and adapter?"""
+        return bool(self.proof and self.proof.faults) or any(f.severity == "error" for f in self.findings)
+
+
+def merge(
+    adapter: str | PathLike[str],
+    *,
+    base: str | PathLike[str] | None = None,
+    out: str | PathLike[str] | None = None,
+    dtype: str | None = None,
+    prove: bool = True,
+    prompts: int = 4,
+    data: Sequence[str] = (),
+    device: str = "cpu",
+    shard: str = "5GB",
+    say: Say = lambda text: None,
+) -> Merged:
+    """Merge an adapter into its base (named in adapter_config.json where `base` is None) and save a full model.
+
+    peft merges in float32, and the sum is rounded once, to `dtype` (the base's where None). The same prompts are asked
+    of the adapter on its base, of the merged model, and of what was read back from the disk. The folder (`out`, else
+    ADAPTER-merged) appears at the end, with merge.json in it; where the model is not what base and adapter make, or
+    the proof fails, nothing is left there and `failed` says so. The same merge is not made again.
+
+    Raises UsageError where adapter and base do not belong together, or the base is quantized.
+    """
+    started = time.perf_counter()
+    found, under = _subjects(Path(adapter), base)
+    chosen = dtype or _stored(under)
+    if chosen not in DTYPES:
+        raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPES)}")
+    folder = Path(out) if out is not None else found.folder.with_name(f"{found.folder.resolve().name}-merged")
+    record = {"format": 1, "truetune": truetune.__version__, "adapter": fingerprint(found), "base": fingerprint(under),
+              "settings": dict(found.adapter_config), "dtype": chosen}  # fmt: skip
+    before = read_object(folder / FILE, []) or {}
+    if before and all(before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype")):
+        there = replace(read_checkpoint(folder, base=under.folder), adapter=found)
+        return Merged(folder, found.folder, under.folder, chosen, there.manifest, _told(there), None,
+                      ("made before, of the same files",), time.perf_counter() - started, reused=True)  # fmt: skip
+    places = _Places(found, under)
+    asked = asked_of(places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation) if prove \
+        else None  # fmt: skip
+    size = DTYPES[chosen] * sum(tensor.items for tensor in under.tensors.values())
+    with contextlib.suppress(_Failed), whole(folder, size=size) as part:
+        say(f"merging {found.folder} into {under.folder} in float32")
+        seen = _made(found, under, asked, part, chosen, device, shard)
+        notes = places.fill(part)
+        there = replace(read_checkpoint(part, base=under.folder), adapter=found)
+        say("comparing all values with base and adapter")
+        findings = _told(there)
+        proof = _proof(seen, asked, part, under, device, say) if asked and seen else None
+        made = Merged(folder, found.folder, under.folder, chosen, there.manifest, findings, proof, notes,
+                      time.perf_counter() - started)  # fmt: skip
+        (part / FILE).write_text(json.dumps(record | _facts(made), indent=1), encoding="utf-8")
+        if made.failed:
+            raise _Failed
+    return made
+
+
+class _Failed(Exception):
+    """Nothing is to be left of the folder."""
+
+
+def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoint, Checkpoint]:
+    """Adapter and base. Raises UsageError where they can't be merged."""
+    found = read_checkpoint(adapter, base=base)
+    if found.kind != "adapter":
+        raise UsageError(f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json")
+    if found.base is None:
+        raise UsageError(f"{adapter}: its base {found.base_name or '(not named)'} is not on this machine; "
+                         "name its folder with --base")  # fmt: skip
+    method = (found.base.config.get("quantization_config") or {}).get("quant_method")
+    if found.base.config.get("quantization_config"):
+        raise UsageError(
+            f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it would round the "
+            "adapter away. Name the folder of the unquantized model with --base, or serve the adapter unmerged"
+        )
+    errors = [finding for finding in judge(found) if finding.severity == "error"]
+    if errors:
+        lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
+        raise UsageError(f"{adapter}: can't be merged into {found.base.folder}:{lines}")
+    return found, found.base
+
+
+def _stored(base: Checkpoint) -> str:
+    """The format of most of the base's values"""
+    items: dict[str, int] = {}
+    for tensor in base.tensors.values():
+        items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.items
+    dtype = max(items, key=items.__getitem__, default="F32")
+    if dtype not in STORED:
+        raise UsageError(f"{base.folder}: is stored as {dtype}; name a format with --dtype")
+    return STORED[dtype]
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the files beside the weights come from: the adapter's folder, else the base's."""
+
+    found: Checkpoint
+    under: Checkpoint
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.found.folder if self.found.has("tokenizer.json") else self.under.folder
+
+    @property
+    def generation(self) -> Mapping[str, Any] | None:
+        """What the adapter's run has said about stopping; None where the base's holds"""
+        return self.found.generation_config or None
+
+    def fill(self, part: Path) -> tuple[str, ...]:
+        """Put tokenizer, template and generation_config into the folder."""
+        copied = copy_tokenizer(self.tokenizer, part)
+        notes = [f"tokenizer and template of {self.tokenizer} ({len(copied)} files)"]
+        for source in (self.found, self.under):
+            if source.has("generation_config.json"):
+                shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
+                return (*notes, f"generation_config.json of {source.folder}")
+        return tuple(notes)
+
+
+def model_class(base: Checkpoint) -> Any:
+    """The class that config.json names, where transformers has it."""
+    names = base.config.get("architectures")
+    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+    return getattr(transformers, name, transformers.AutoModelForCausalLM)
+
+
+def _told(model: Checkpoint) -> tuple[Finding, ...]:
+    """What the rules say about the merged model; notes left out."""
+    return tuple(finding for finding in judge(model) if finding.severity != "info")
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What was seen in memory"""
+
+    on: Seen
+    off: Seen
+    merged: Seen
+
+
+def _made(
+    found: Checkpoint, under: Checkpoint, asked: Asked | None, part: Path, dtype: str, device: str, shard: str
+) -> _Steps | None:
+    """Merge and save; look at each step where there is something to ask."""
+    model = loaded(under.folder, model_class(under), device)
+    rows = _rows(found)
+    if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
+        model.resize_token_embeddings(rows, mean_resizing=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*")
+        tuned = PeftModel.from_pretrained(model, str(found.folder), autocast_adapter_dtype=True).eval()
+        on = off = merged_look = None
+        if asked:
+            on = look(tuned, asked)
+            with tuned.disable_adapter():
+                off = look(tuned, asked, on)
+        if not hasattr(tuned, "merge_and_unload"):
+            raise UsageError(
+                f"{found.folder}: an adapter of type {found.adapter_config.get('peft_type')} can't be merged"
+            )
+        merged = tuned.merge_and_unload(safe_merge=True)
+    if asked:
+        merged_look = look(merged, asked, on)
+    merged.to(getattr(torch, dtype)).save_pretrained(str(part), max_shard_size=shard)
+    del model, tuned, merged
+    gc.collect()
+    return _Steps(on, off, merged_look) if on and off and merged_look else None
+
+
+def _rows(found: Checkpoint) -> int | None:
+    """How many tokens the adapter's embedding has; None where the base's is enough."""
+    copies = {piece(t).whole: t for name, t in found.tensors.items() if f".{LAYER}.weight" in name}
+    whole = next((t for name, t in {**saved(found.tensors), **copies}.items() if name.endswith(EMBEDDINGS)), None)
+    if whole is not None:
+        return whole.shape[0]
+    chosen = found.adapter_config.get("trainable_token_indices")
+    listed = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
+    highest = max((id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int), default=-1)
+    into = embedding(found.base.tensors) if found.base else None
+    if into is None or highest < len(into):
+        return None
+    return -(-(highest + 1) // 64) * 64
+
+
+def _proof(seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: str, say: Say) -> Proof:
+    say("asking the model that was read back")
+    model = loaded(part, model_class(under), device)
+    again = look(model, asked, seen.on)
+    return proved(
+        seen.on,
+        seen.off,
+        [
+            rung("merged, float32", seen.on, seen.off, seen.merged, asked=asked),
+            rung("saved and reloaded", seen.on, seen.off, again, asked=asked, facts=facts_in(part)),
+        ],
+    )
+
+
+def _facts(made: Merged) -> dict[str, Any]:
+    kept = made.manifest.merged
+    return {
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__},
+        "paths": {"adapter": str(made.adapter), "base": str(made.base)},
+        "kept": kept._asdict() if kept else None,
+        "tensors": {t.name: t.merged._asdict() for t in made.manifest.tensors if t.merged},
+        "proof": asdict(made.proof) if made.proof else None,
+        "findings": [f"{f.severity} {f.code} {f.rule}: {f.message}" for f in made.findings],
+    }

@@ -1,0 +1,165 @@
+"""Rows of a preference run: pairs of answers, or answers with a verdict, as ids of prompt and answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import datasets
+import numpy as np
+import pyarrow as arrow
+from numpy.typing import NDArray
+
+from truetune.encoding.run import Progress, encode
+from truetune.errors import DataError
+from truetune.render.rendering import IGNORED
+from truetune.spec.run import RunSpec
+from truetune.training.recipe import SEED, Choice
+from truetune.training.rows import Data, Rows, _held, _said
+
+APART = 32
+"""Verdicts in succession that have different prompts and answers, where the data has enough such rows: KTO takes the
+answers of a row's neighbours in the batch for answers to other questions"""
+TRIED = 64
+"""Rows among which one that fits is looked for"""
+
+
+class Preferences(Rows):
+    """Pairs or verdicts: each of `packs` is two documents of the table, or one."""
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """prompt_ids, and chosen_ids and rejected_ids, or completion_ids and label."""
+        documents = [self.table[i] for i in self.packs[number]]
+        (prompt, answer), *others = map(_halves, documents)
+        if others:
+            return {"prompt_ids": prompt, "chosen_ids": answer, "rejected_ids": others[0][1]}
+        return {"prompt_ids": prompt, "completion_ids": answer, "label": bool(documents[0]["label"])}
+
+    def dataset(self) -> datasets.Dataset:
+        """All of them, in memory: 4 bytes a token, so that 10^5 pairs of 600 tokens take 240 MB."""
+        documents = np.array(self.packs)
+        parts = _Flat.of(self.table).parts()
+        columns = {"prompt_ids": parts.take(arrow.array(2 * documents[:, 0]))}
+        answers = [parts.take(arrow.array(2 * side + 1)) for side in documents.T]
+        if len(answers) == 2:
+            columns |= {"chosen_ids": answers[0], "rejected_ids": answers[1]}
+        else:
+            labels = self.table.data.table["label"].combine_chunks()
+            columns |= {"completion_ids": answers[0], "label": labels.take(arrow.array(documents[:, 0]))}
+        return datasets.Dataset(arrow.table(columns))
+
+
+def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
+    """Encode `data` (and `eval_data`) through the cache. Raises DataError where nothing is left to train on.
+
+    `spec` is a recipe's: max_length is set. KTO takes each side of a pair as a verdict.
+    """
+    settings = {"packing": "none", "preferences": True, "sources": True, "trainer": "transformers"}
+    spec = spec.model_copy(update={"encode": spec.encode.model_copy(update=settings)})
+    encoded = encode(spec, progress=progress)
+    table = encoded.dataset()
+    if not len(table):
+        raise DataError(f"{', '.join(spec.data)}: no answer is left to train on; see {encoded.folder}/dropped.jsonl")
+    numbers = np.asarray(table.with_format("numpy")["row"])
+    held = _held(numbers, 0 if spec.eval_data else spec.training.val_size)
+    apart = np.isin(numbers, sorted(held))
+    train = _preferences(table, np.flatnonzero(~apart), spec)
+    held_out = _preferences(table, np.flatnonzero(apart), spec) if held else None
+    if spec.eval_data:
+        other = encode(spec.model_copy(update={"data": spec.eval_data})).dataset()
+        held_out = _preferences(other, np.arange(len(other)), spec)
+    tokens = int(np.diff(_Flat.of(table).offsets)[~apart].sum())
+    choices = (*_said(spec, held), *_chosen(spec, train))
+    return Data(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
+
+
+def neighbours(count: int, batch: int) -> NDArray[np.int64]:
+    """(rows,) whose answer stands for an answer to another question (KTO's KL term): the row before, within a batch."""
+    places = np.arange(count)
+    first = places % batch == 0
+    last = np.minimum(places + batch, count) - 1
+    found = np.where(first, last, places - 1)
+    return np.where(found == places, np.maximum(places - 1, 0), found)
+
+
+class _Flat(NamedTuple):
+    """The documents of a table laid end to end."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    """(documents,) where in `ids` each answer begins"""
+
+    @classmethod
+    def of(cls, table: Any) -> _Flat:
+        columns = [table.data.table[name].combine_chunks() for name in ("input_ids", "labels")]
+        ids, labels = (np.asarray(column.flatten()) for column in columns)
+        offsets = np.concatenate(([0], np.cumsum(np.asarray(columns[0].value_lengths()))))
+        learned = np.flatnonzero(labels != IGNORED)
+        return cls(ids, offsets, learned[np.searchsorted(learned, offsets[:-1])])
+
+    def parts(self) -> Any:
+        """An Arrow array of lists: prompt and answer of each document in turn."""
+        borders = np.append(np.stack((self.offsets[:-1], self.starts), axis=1).ravel(), self.offsets[-1])
+        return arrow.ListArray.from_arrays(arrow.array(borders, arrow.int32()), arrow.array(self.ids))
+
+    def halves(self, document: int) -> tuple[bytes, bytes]:
+        """Its prompt and its answer, to compare."""
+        start, middle, stop = self.offsets[document], self.starts[document], self.offsets[document + 1]
+        return self.ids[start:middle].tobytes(), self.ids[middle:stop].tobytes()
+
+
+def _halves(document: dict[str, Any]) -> tuple[list[int], list[int]]:
+    ids = document["input_ids"].tolist()
+    start = int(np.flatnonzero(document["labels"] != IGNORED)[0])
+    return ids[:start], ids[start:]
+
+
+def _preferences(table: Any, places: NDArray[np.int64], spec: RunSpec) -> Preferences:
+    if spec.training.method == "kto":
+        seed = int(spec.trainer.get("seed", SEED))
+        return Preferences(table, [[i] for i in _arranged(table, places, seed)])
+    numbers = np.asarray(table.with_format("numpy")["row"])
+    first = places[np.flatnonzero(np.diff(numbers[places], prepend=-1))]
+    if 2 * len(first) != len(places):
+        alone = next(i for i in first.tolist() if i + 1 == len(numbers) or numbers[i + 1] != numbers[i])
+        where = f"{table[alone]['file']}:{table[alone]['line']}"
+        raise DataError(f"{where}: an answer with a verdict; {spec.training.method} compares two answers, "
+                        "use training.method: kto")  # fmt: skip
+    return Preferences(table, [[i, i + 1] for i in first.tolist()])
+
+
+def _arranged(table: Any, places: NDArray[np.int64], seed: int) -> list[int]:
+    """Documents in the order of training: shuffled, wanted and unwanted answers evenly spread, no two within APART rows
+    with the same prompt or answer where that can be."""
+    random = np.random.default_rng(seed)
+    labels = np.asarray(table.with_format("numpy")["label"])[places]
+    keys = np.zeros(len(places))
+    for label in (True, False):
+        mine = random.permutation(np.flatnonzero(labels == label))
+        keys[mine] = (np.arange(len(mine)) + random.random()) / max(len(mine), 1)
+    flat = _Flat.of(table)
+    waiting = iter(places[np.argsort(keys, kind="stable")].tolist())
+    head = [(i, flat.halves(i)) for i in islice(waiting, TRIED)]
+    recent: deque[tuple[bytes, bytes]] = deque(maxlen=APART - 1)
+    order = []
+    while head:
+        prompts, answers = map(set, zip(*recent, strict=True)) if recent else (set(), set())
+        fitting = (k for k, (_, (p, a)) in enumerate(head) if p not in prompts and a not in answers)
+        i, halves = head.pop(next(fitting, 0))
+        order.append(i)
+        recent.append(halves)
+        head += [(i, flat.halves(i)) for i in islice(waiting, 1)]
+    return order
+
+
+def _chosen(spec: RunSpec, train: Preferences) -> Iterator[Choice]:
+    training = spec.training
+    if training.lora is not None and training.lora.lora_dropout and training.disable_dropout is not False:
+        yield Choice("training.lora.lora_dropout", 0.0, "answers are compared without dropout; disable_dropout: false "
+                     "keeps it")  # fmt: skip
+    if training.method == "kto":
+        yield Choice("order of the rows", "shuffled once", "KTO takes the answer of a row's neighbour for one to "
+                     "another question, so each epoch has the same order")  # fmt: skip

@@ -1,0 +1,277 @@
+"""DPO, ORPO and KTO: TRL's trainers, fed with our ids, and proved to train on them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import datasets
+import pyarrow as arrow
+import torch
+import transformers
+import trl
+from packaging.specifiers import SpecifierSet
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.kto_config import KTOConfig
+from trl.trainer.kto_trainer import KTOTrainer
+
+from truetune.errors import TruetuneError, UsageError
+from truetune.probe.batches import peek
+from truetune.probe.ready import ready
+from truetune.render.rendering import IGNORED
+from truetune.training.arguments import arguments
+from truetune.training.pairs import Preferences, neighbours
+from truetune.training.prepare import Prepared
+from truetune.training.recipe import Recipe, arguments_of
+from truetune.training.rows import Data
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)
+    from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+KNOWN = SpecifierSet(">=1.16,<2")
+"""Releases of TRL whose trainers take rows of ids as they are given here"""
+PROVED = 4
+"""Batches whose ids and labels are compared with the rows"""
+TOLERANCE = 0.01
+"""Nats that the log-probability of an answer may differ at the start between policy and reference"""
+Given = dict[str, Any]
+"""Arguments of a trainer, by name"""
+Line = tuple[list[int], list[int]]
+"""Ids and labels, without padding"""
+
+
+class DirectTrainer(DPOTrainer):
+    """TRL's DPO on rows of ids."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        return dataset
+
+
+class VerdictTrainer(KTOTrainer):
+    """TRL's KTO on rows of ids."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        return dataset
+
+
+class OddsTrainer(ORPOTrainer):
+    """TRL's ORPO on rows of ids.
+
+    The likelihood is that of the chosen answer; TRL's is that of its prompt too.
+    """
+
+    def concatenated_forward(self, model: Any, batch: Any) -> Any:
+        """(chosen, rejected) mean log-probabilities of answers, (chosen, rejected) logits, loss of the chosen answers,
+        and the auxiliary loss of a mixture of experts."""
+        made = self.concatenated_inputs(batch, padding_value=self.padding_value, device=self.accelerator.device)
+        routed = {"output_router_logits": True} if self.aux_loss_enabled else {}
+        mask = made["concatenated_attention_mask"]
+        outputs = model(made["concatenated_input_ids"], attention_mask=mask, use_cache=False, **routed)
+        labels, logits = made["concatenated_labels"], outputs.logits
+        means = self.get_batch_logps(logits, labels, average_log_prob=True)
+        count = len(batch["chosen_labels"])
+        lengths = (labels[:count, 1:] != IGNORED).sum(1)
+        loss = -(means[:count] * lengths).sum() / lengths.sum()
+        found = (means[:count], means[count:], logits[:count, :-1], logits[count:, :-1], loss)
+        return (*found, outputs.aux_loss) if self.aux_loss_enabled else found
+
+
+class OddsRows:
+    """Pairs with the columns of ORPO's collator; `map`, which would make them, has nothing left to do."""
+
+    def __init__(self, pairs: Preferences) -> None:
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, number: int) -> dict[str, list[int]]:
+        row = self.pairs[number]
+        made: dict[str, list[int]] = {}
+        for side in ("chosen", "rejected"):
+            ids, labels = line(row["prompt_ids"], row[f"{side}_ids"])
+            made |= {f"{side}_input_ids": ids, f"{side}_attention_mask": [1] * len(ids), f"{side}_labels": labels}
+        return made
+
+    def map(self, *_: Any, **__: Any) -> OddsRows:
+        return self
+
+
+def preferred(recipe: Recipe, ready: Prepared, data: Data) -> Any:
+    """The trainer of a method, proved to train on our ids, from a reference that is the policy at its start.
+
+    Raises UsageError where it does not, SpecError for arguments that it does not know.
+    """
+    if trl.__version__ not in KNOWN:
+        raise UsageError(f"trl {trl.__version__}: {recipe.method} needs trl{KNOWN}, whose trainers take rows of ids")
+    if recipe.training.disable_dropout is not False:
+        _without_dropout(ready.model)
+    rows, held_out = data.train, data.held_out
+    assert isinstance(rows, Preferences)
+    assert isinstance(held_out, Preferences | None)
+    if recipe.method != "orpo":
+        _refuse_single_rows(ready)
+    given = arguments_of(recipe, evaluates=held_out is not None)
+    try:
+        trainer = BUILDERS[recipe.method](recipe, ready, given, rows, held_out)
+    except TruetuneError:
+        raise
+    except (ValueError, NotImplementedError) as error:
+        raise UsageError(f"training.method {recipe.method}: {error}") from None
+    _prove_batches(trainer, rows)
+    if recipe.method != "orpo" and recipe.training.reference is None:
+        _prove_reference(trainer)
+    return trainer
+
+
+def direct(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
+    """DPO. The rows are short enough, so its collator cuts nothing."""
+    return DirectTrainer(
+        ref_model=_reference(recipe, ready),
+        args=arguments(DPOConfig, given | {"max_length": None}),
+        train_dataset=rows.dataset(),
+        eval_dataset=held_out and held_out.dataset(),
+        **_common(ready),
+    )
+
+
+def odds(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
+    """ORPO. It has no reference."""
+    return OddsTrainer(
+        args=arguments(ORPOConfig, given),
+        train_dataset=OddsRows(rows),
+        eval_dataset=held_out and OddsRows(held_out),
+        **_common(ready),
+    )
+
+
+def verdicts(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
+    """KTO. Its collator cuts an answer to another question where that is too long behind a long prompt."""
+    if len(rows) < 2:
+        raise UsageError("KTO compares rows with each other; it needs at least two")
+    args = arguments(KTOConfig, given)
+    return VerdictTrainer(
+        ref_model=_reference(recipe, ready),
+        args=args,
+        train_dataset=_with_others(rows, args.per_device_train_batch_size),
+        eval_dataset=held_out and _with_others(held_out, args.per_device_eval_batch_size),
+        **_common(ready),
+    )
+
+
+BUILDERS: Mapping[str, Callable[[Recipe, Prepared, Given, Preferences, Preferences | None], Any]] = {
+    "dpo": direct,
+    "orpo": odds,
+    "kto": verdicts,
+}
+
+
+def line(prompt: list[int], answer: list[int]) -> Line:
+    """What a model reads of a prompt and an answer, and what of it is trained."""
+    return prompt + answer, [IGNORED] * len(prompt) + answer
+
+
+def _common(ready: Prepared) -> dict[str, Any]:
+    return {"model": ready.model, "processing_class": ready.tokenizer, "peft_config": ready.peft}
+
+
+def _with_others(rows: Preferences, batch: int) -> Any:
+    made = rows.dataset()
+    others = made.data.table["completion_ids"].combine_chunks().take(arrow.array(neighbours(len(rows), batch)))
+    return datasets.Dataset(made.data.table.append_column("KL_completion_ids", others))
+
+
+def _refuse_single_rows(ready: Prepared) -> None:
+    config = ready.peft or getattr(ready.model, "peft_config", {}).get("default")
+    if getattr(config, "trainable_token_indices", None):
+        raise UsageError(
+            "single rows of the embedding (new tokens, lora.trainable_token_indices) can't be trained by DPO and KTO: "
+            "TRL takes the head's weights as they were. Teach new tokens by SFT or ORPO first, or set "
+            "lora.modules_to_save: [embed_tokens, lm_head]"
+        )
+
+
+def _reference(recipe: Recipe, ready: Prepared) -> Any:
+    """The reference model; None where the policy without its adapter is one, or its values are computed beforehand."""
+    training = recipe.training
+    if training.reference is not None:
+        settings = {"dtype": ready.model.dtype, "attn_implementation": ready.model.config._attn_implementation}
+        return transformers.AutoModelForCausalLM.from_pretrained(training.reference, **settings)
+    adapts = ready.peft is not None or hasattr(ready.model, "peft_config")
+    return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
+
+
+def _without_dropout(model: torch.nn.Module) -> None:
+    """Also where a module keeps its dropout as a number, which TRL's disable_dropout leaves on."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _prove_batches(trainer: Any, rows: Preferences) -> None:
+    """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
+    with ready(trainer) as (loader, _):
+        batches = peek(loader, PROVED)
+    others = neighbours(len(rows), trainer.args.per_device_train_batch_size)
+    for number, batch in enumerate(batches):
+        given = [rows[i] for i in batch.indices or ()]
+        sides = [name for name in ("chosen_ids", "rejected_ids", "completion_ids") if name in given[0]]
+        wanted = [line(row["prompt_ids"], row[side]) for side in sides for row in given]
+        if "KL_input_ids" in batch.inputs:
+            answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
+            lines = [line(row["prompt_ids"], answer) for row, answer in zip(given, answers, strict=True)]
+            wanted += [(ids[: trainer.args.max_length], labels[: trainer.args.max_length]) for ids, labels in lines]
+        found = [line for side in ("", "chosen_", "rejected_", "KL_") for line in _lines(batch.inputs, side)]
+        if found != wanted:
+            raise UsageError(
+                f"batch {number} of {type(trainer).__mro__[1].__name__} (trl {trl.__version__}) is not made of the ids "
+                f"of its rows: {_first_difference(found, wanted)}; nothing was trained. Please report this"
+            )
+
+
+def _lines(inputs: Mapping[str, Any], side: str) -> list[Line]:
+    if f"{side}input_ids" not in inputs:
+        return []
+    ids, attended = inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"].bool()
+    labels = inputs.get(f"{side}labels")
+    if labels is None:
+        labels = ids.where(inputs[f"{side}completion_mask"].bool(), IGNORED)
+    read = attended | (labels != IGNORED)
+    return [(i[r].tolist(), own[r].tolist()) for i, own, r in zip(ids, labels, read, strict=True)]
+
+
+def _first_difference(found: list[Line], wanted: list[Line]) -> str:
+    if len(found) != len(wanted):
+        return f"{len(found)} lines, expected {len(wanted)}"
+    number = next(i for i, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
+    what = "ids" if found[number][0] != wanted[number][0] else "labels"
+    return f"{what} of line {number} are {found[number]}, expected {wanted[number]}"
+
+
+def _prove_reference(trainer: Any) -> None:
+    """Raise UsageError where an answer is more or less likely to the policy than to its reference before any step."""
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        return
+    metrics, tokens, mode = copy.deepcopy(trainer._metrics), trainer._total_train_tokens, trainer.model.training
+    with ready(trainer) as (loader, _), torch.no_grad(), trainer.compute_loss_context_manager():
+        inputs = trainer._prepare_inputs(peek(loader, 1)[0].inputs)
+        trainer.model.train(trainer.args.disable_dropout)
+        loss = float(trainer.compute_loss(trainer.model, inputs))
+        logged = trainer._metrics["train" if trainer.args.disable_dropout else "eval"]
+        rewards = [logged[f"rewards/{side}"][-1] for side in ("chosen", "rejected") if logged[f"rewards/{side}"]]
+    trainer.model.train(mode)
+    trainer._metrics, trainer._total_train_tokens = metrics, tokens
+    off = max(abs(reward) for reward in rewards) / trainer.beta
+    plain = getattr(trainer, "loss_types", ()) == ["sigmoid"] and not trainer.label_smoothing
+    if not off <= TOLERANCE or (plain and abs(loss - math.log(2)) > TOLERANCE):
+        raise UsageError(
+            f"before the first step policy and reference differ by {off:.3g} nats an answer (loss {loss:.4f}): rewards "
+            "would be measured from another model. Dropout that stays on, or an adapter that changes the model before "
+            "it is trained (lora.init_lora_weights), does that"
+        )

@@ -1,0 +1,155 @@
+"""Processes: what those of one run share out, do once, and decide together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import datasets
+import torch
+import torch.distributed
+import transformers
+from accelerate import PartialState
+from accelerate.data_loader import SeedableRandomSampler
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
+from torch.utils.data import RandomSampler, Sampler, SequentialSampler
+
+from truetune.errors import SpecError, TokenizerError, UsageError
+from truetune.memory.architecture import read
+from truetune.render.folder import locate
+from truetune.spec.run import RunSpec
+
+PATIENCE = timedelta(days=7)
+"""How long the other processes wait for what the first does alone; an encoding may take hours"""
+STEP = 1800.0
+"""Seconds that they wait for each other in a step, where `ddp_timeout` is not set"""
+
+
+class Elsewhere(Exception):
+    """The first process has failed, and says why: this one ends in silence."""
+
+
+def join(spec: RunSpec) -> PartialState:
+    """Find the other processes of the run, where a launcher started some. Raises UsageError for a bad ddp_timeout."""
+    try:
+        timeout = timedelta(seconds=float(spec.trainer.get("ddp_timeout", STEP)))
+    except (TypeError, ValueError):
+        raise UsageError(f"trainer.ddp_timeout: {spec.trainer['ddp_timeout']}: expected seconds") from None
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=timeout)
+    if not state.is_main_process:
+        transformers.logging.set_verbosity_error()
+        for library in (transformers.logging, datasets):
+            library.disable_progress_bar()
+        warnings.simplefilter("ignore")
+    return state
+
+
+def shared_out(spec: RunSpec, state: PartialState) -> RunSpec:
+    """The settings for as many processes as there are."""
+    devices = spec.training.model_copy(update={"devices": state.num_processes})
+    trainer = {"ddp_find_unused_parameters": False} if state.num_processes > 1 and _used(spec) else {}
+    return spec.model_copy(update={"training": devices, "trainer": trainer | spec.trainer})
+
+
+@contextmanager
+def in_turn() -> Iterator[bool]:
+    """The first process goes before the others; True in it. Raises Elsewhere in the others where it fails."""
+    state = PartialState()
+    leads, several = state.is_main_process, state.num_processes > 1
+    if several and not leads and _told(False):
+        raise Elsewhere
+    try:
+        yield leads
+    except BaseException:
+        if several and leads:
+            _told(True)
+        raise
+    if several and leads:
+        _told(False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """In here accelerate takes this process for the only one: nothing is gathered, and nobody waited for."""
+    held = [(known, dict(known)) for known in (PartialState._shared_state, AcceleratorState._shared_state) if known]
+    try:
+        for known, _ in held:
+            known.update(distributed_type=DistributedType.NO, num_processes=1, process_index=0)
+        yield
+    finally:
+        for known, before in held:
+            known.update({name: before[name] for name in ("distributed_type", "num_processes", "process_index")})
+
+
+def one_gpu(args: Any) -> None:
+    """Keep a Trainer from nn.DataParallel, which takes the mean of unequal shares and gathers all logits on one GPU."""
+    args._n_gpu = min(args.n_gpu, 1)
+
+
+def idle() -> str | None:
+    """What to say of GPUs that are not used; None where there are none."""
+    count = torch.cuda.device_count()
+    if count < 2 or PartialState().num_processes > 1:
+        return None
+    return f"devices: 1 of {count} GPUs, for no launcher started this process; --launch {count} uses all"
+
+
+def even(sampler: Any, args: Any, batch: int, epoch: Callable[[], int]) -> Any:
+    """A sampler that gives each process as many batches of `batch` rows; itself where there is one process.
+
+    accelerate would repeat the first rows at the end, and count them twice.
+    """
+    if args.world_size == 1 or args.dataloader_drop_last:
+        return sampler
+    if isinstance(sampler, RandomSampler):
+        seed = args.seed if args.data_seed is None else args.data_seed
+        sampler = SeedableRandomSampler(sampler.data_source, data_seed=seed)
+    elif not isinstance(sampler, SequentialSampler):
+        return sampler
+    return Even(sampler, batch * args.world_size, epoch)
+
+
+class Even(Sampler[int]):
+    """The numbers of a sampler, then of rows past the end of the data, which `Rows` makes blank, up to a multiple.
+
+    In the epoch that the run is in: accelerate tells no sampler of it where batches are skipped on several processes.
+    """
+
+    def __init__(self, sampler: Any, multiple: int, epoch: Callable[[], int]) -> None:
+        self.sampler, self.multiple, self.epoch = sampler, multiple, epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.sampler) // self.multiple) * self.multiple
+
+    def __iter__(self) -> Iterator[int]:
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(self.epoch())
+        yield from self.sampler
+        yield from range(len(self.sampler), len(self))
+
+
+def _used(spec: RunSpec) -> bool:
+    """Is each weight used for each token, so that DDP need not look which are not? Experts and towers are not."""
+    try:
+        found = read(locate(str(spec.model or spec.tokenizer)))
+    except (SpecError, TokenizerError):
+        return False
+    return not found.other and not found.parts().get("experts")
+
+
+def _told(failed: bool) -> bool:
+    """The first process tells the others."""
+    told = torch.tensor([int(failed)])
+    torch.distributed.broadcast(told, 0, group=_patient())
+    return bool(told.item())
+
+
+@cache
+def _patient() -> Any:
+    """A group that waits on the CPU: a GPU's would end the run after minutes, and spin meanwhile."""
+    return torch.distributed.new_group(backend="gloo", timeout=PATIENCE)

@@ -1,0 +1,32 @@
+"""Shape: what config.json says of a run's model."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from truetune.errors import SpecError
+from truetune.memory.architecture import Architecture, read
+from truetune.render.folder import locate
+from truetune.spec.run import RunSpec
+
+
+class Shape(NamedTuple):
+    """A model before it is loaded."""
+
+    architecture: Architecture
+    positions: int | None
+    """Tokens that it knows places for; None where config.json does not say"""
+
+
+def shape_of(spec: RunSpec) -> Shape:
+    """Raises SpecError or TokenizerError where config.json is not at hand or broken."""
+    name = spec.model or spec.tokenizer
+    if name is None:
+        raise SpecError("no model is named")
+    folder = locate(name)
+    architecture = read(folder)
+    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    inner = values.get("text_config") or values
+    known = inner.get("max_position_embeddings") or inner.get("n_positions")
+    return Shape(architecture, known if isinstance(known, int) and known > 0 else None)

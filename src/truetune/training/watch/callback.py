@@ -1,0 +1,230 @@
+"""The watcher: a callback of any transformers Trainer that looks at the model's answers while it is trained."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.watching import findings_of, news
+from truetune.data.atomic import write
+from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
+from truetune.probe.hook import trainer_of
+from truetune.spec.run import RunSpec
+from truetune.training.watch import store
+from truetune.training.watch.losses import losses_of
+from truetune.training.watch.pace import LOOKS, Pace, Size, size_of
+from truetune.training.watch.ranks import agreed, gathered, rank, sharded, world
+from truetune.training.watch.speech import probe, speech_of
+from truetune.training.watch.summary import line, record, told
+from truetune.training.watch.trackers import track
+
+LONGEST = 300.0
+"""Seconds after which a look is cut: no process waits for another until it is given up"""
+RECORD = "watch.json"
+
+
+class Watcher(TrainerCallback):
+    """Lets the model answer `prompts` before the first step, a few times in between, and after the last one.
+
+    In `folder` it writes samples/*.parquet, findings.jsonl and watch.json, of which a run that is taken up again goes
+    on. All of this happens in the first process, which tells `say` of what it finds, and `show` of each look; the
+    others answer their share of the prompts. Training is the same to the bit with and without it.
+    """
+
+    def __init__(self, prompts: Sequence[Prompt], tokenizer: Any, stops: Sequence[int], spec: RunSpec,
+                 folder: str | Path, *, say: Callable[[str], None] = print,
+                 show: Callable[[Look], None] | None = None) -> None:  # fmt: skip
+        self.prompts = tuple(prompts)
+        self.spec, self.settings = spec, spec.watch
+        self.speech = speech_of(tokenizer, stops, spec.watch.parser)
+        self.folder, self.say = Path(folder), say
+        self.show = show or (lambda look: say(line(look)))
+        self.limit = spec.watch.max_new_tokens
+        self.budget = spec.watch.budget if spec.watch.budget < 1 else inf
+        self.looks: list[Look] = []
+        self.findings: tuple[Finding, ...] = ()
+        """Of the last look"""
+        self.notes: list[str] = []
+        """What was made smaller or left out, and why"""
+        self.stopped_by: Finding | None = None
+        """What ended the run (`watch.stop_on`)"""
+        self._said: dict[str, Finding] = {}
+        self._callbacks: Sequence[Any] = ()
+        self._pace = Pace(0, self.budget, 1)
+        self._next: int | None = None
+        """The step at which to look, or to ask whether to"""
+        self._began, self._first = 0.0, 0
+
+    @property
+    def sample(self) -> Sample | None:
+        """The latest, for a line on the terminal."""
+        return self.looks[-1].samples[0] if self.looks and self.looks[-1].samples else None
+
+    @property
+    def seconds(self) -> float:
+        """What the looks of this process took."""
+        return self._pace.spent
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Take up the looks of a run that goes on; or choose their size, and look for the first time."""
+        self._began, self._first, self._next = time.monotonic(), state.global_step, None
+        if not self.prompts:
+            return
+        if sharded(model) == "FSDP 1":
+            self._note("answers are not watched: FSDP 1 can't generate; set fsdp_version: 2")
+            return
+        every = self.settings.every or max(1, -(-state.max_steps // (LOOKS + 1)))
+        left = -(-(state.max_steps - state.global_step) // every)
+        self._pace = Pace(state.max_steps, self.budget, every)
+        self._callbacks = trainer_of().callback_handler.callbacks
+        asked = agreed(self._taken_up(state.global_step) if rank() == 0 else None)
+        if asked is not None:
+            self.prompts, self.limit = asked
+        elif (size := self._sized(args, state, model, left + 1)) is not None:
+            self.prompts, self.limit = _spread(self.prompts, size.prompts), size.limit
+            left = size.looks - 1
+            if not self._look(args, state, control, model):
+                return
+        self._next = self._pace.after(state.global_step, max(1, left))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Look, where it is time."""
+        step = state.global_step
+        if self._next is None or step < min(self._next, state.max_steps):
+            return
+        now, self._next = agreed(self._pace.plan(step, step - self._first, time.monotonic() - self._began))
+        if now and not self._look(args, state, control, model):
+            self._next = None
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Say what the looks took."""
+        if rank() == 0 and self._pace.looks:
+            share = self._record()
+            over = " (the first and the last one are always made)" if share > self.budget else ""
+            self.say(
+                f"watching: {len(self._pace.looks)} looks took {self.seconds:.1f} s, {share:.1%} of the time{over}"
+            )
+
+    def watched(self, state: Any) -> Watched:
+        """What the rules look at."""
+        return Watched(tuple(self.looks), losses_of(state.log_history), self.limit,
+                       finished=state.global_step >= state.max_steps, total=state.max_steps)  # fmt: skip
+
+    def _taken_up(self, step: int) -> tuple[tuple[Prompt, ...], int] | None:
+        """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
+        such, or of other prompts."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        findings, removed = store.rewind(self.folder, step)
+        if removed:
+            self._note(f"{removed} looks of an earlier run, behind step {step:,}, are removed from {self.folder}")
+        mine = {prompt.ids: prompt for prompt in self.prompts}
+        earlier = store.read(self.folder) if step else []
+        if not earlier:
+            return None
+        last, limit = earlier[-1]
+        asked = [sample.prompt.ids for sample in last.samples]
+        if not mine.keys() >= set(asked):
+            self._note("the earlier looks are of other prompts: not compared")
+            return None
+        self._said = {finding.rule: finding for finding in findings}
+        self.looks = [look for look, of in earlier if of == limit]
+        return tuple(mine[ids] for ids in asked), limit
+
+    def _sized(self, args: Any, state: Any, model: Any, planned: int) -> Size | None:
+        """What a look consists of, by what a look and the run will take; None where the model can't be run so."""
+        try:
+            took: Any = probe(model, self.prompts)
+        except Exception as error:  # a model of its own kind: the run goes on without being watched
+            took = error
+        failed = [one for one in gathered(took) if isinstance(one, Exception)]
+        if failed:
+            self._note(f"answers are not watched: {type(failed[0]).__name__}: {failed[0]}")
+            return None
+        lengths = sorted(len(prompt.reference_ids) for prompt in self.prompts)
+        size: Size = agreed(size_of(
+            took, prompts=len(self.prompts), limit=self.settings.max_new_tokens,
+            needed=lengths[3 * len(lengths) // 4] + 1, planned=planned, budget=self.budget,
+            rows=args.per_device_train_batch_size * args.gradient_accumulation_steps
+            * (state.max_steps - state.global_step),
+        ))  # fmt: skip
+        if size.note:
+            self._note(size.note)
+        return size
+
+    def _look(self, args: Any, state: Any, control: Any, model: Any) -> bool:
+        """Ask all prompts; False where that fails."""
+        started, step = time.monotonic(), state.global_step
+        together = bool(sharded(model))
+        mine = self.prompts if together else self.prompts[rank() :: world()]
+        try:
+            said: Any = self.speech.ask(model, mine, self.limit, started + LONGEST)
+        except Exception as error:  # of a model that can't generate: the run goes on without being watched
+            said = error
+        everyones = gathered(said)
+        failed = [one for one in everyones if isinstance(one, Exception)]
+        if failed:
+            self._note(f"answers are not watched from step {step:,} on: {type(failed[0]).__name__}: {failed[0]}")
+            return False
+        if rank() == 0:
+            answered = everyones[0] if together else [everyones[i % world()][i // world()]
+                                                      for i in range(len(self.prompts))]  # fmt: skip
+            self._keep(answered, started, args, state, control, model)
+        self._pace.looks.append((step, time.monotonic() - started))
+        if agreed(self.stopped_by is not None):
+            control.should_training_stop = control.should_save = True
+        return True
+
+    def _keep(self, answered: Sequence[Answer | None], started: float, args: Any, state: Any, control: Any,
+              model: Any) -> None:  # fmt: skip
+        """Score the answers of a look, store it, track it, and say what is found."""
+        pairs = zip(self.prompts, answered, strict=True)
+        samples = tuple(self.speech.read(prompt, answer) for prompt, answer in pairs if answer is not None)
+        if len(samples) < len(answered):
+            self._note(f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not answered: they "
+                       f"leave no room for an answer, or the look took longer than {LONGEST:.0f} s")  # fmt: skip
+        look = Look(state.global_step, samples, time.monotonic() - started)
+        self.looks = [*(known for known in self.looks if known.step != look.step), look]
+        store.save(look, self.limit, self.folder)
+        for refused in track(look, self._callbacks, args, state, control, model):
+            self._note(f"a tracker did not take the samples: {refused}")
+        self.show(look)
+        self._judge(state)
+        self._record()
+
+    def _judge(self, state: Any) -> None:
+        """Say what is new, and see whether it ends the run."""
+        self.findings = findings_of(self.watched(state), self.spec)
+        fresh = news(self.findings, self._said)
+        for finding in fresh:
+            self.say(told(finding))
+        over, least = state.global_step >= state.max_steps, self.settings.stop_on
+        if least is not None and not over:
+            worst = [finding for finding in fresh if RANK[finding.severity] >= RANK[least]]
+            self.stopped_by = worst[0] if worst else None
+        store.note(fresh, state.global_step, self.folder, stopped=self.stopped_by)
+        if self.stopped_by is not None:
+            self.say(f"the run ends at step {state.global_step:,}: {self.stopped_by.rule} (watch.stop_on: {least})")
+
+    def _record(self) -> float:
+        """Write watch.json; the share of the time that the looks have taken."""
+        share = self.seconds / max(1e-9, time.monotonic() - self._began)
+        facts = record(self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by)
+        write(self.folder / RECORD, json.dumps(facts, indent=1).encode())
+        return share
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes and rank() == 0:
+            self.notes.append(text)
+            self.say(f"watching: {text}")
+
+
+def _spread(prompts: tuple[Prompt, ...], count: int) -> tuple[Prompt, ...]:
+    """So many of the prompts, spread over them."""
+    return tuple(prompts[i * len(prompts) // count] for i in range(count))

@@ -1,0 +1,101 @@
+"""Pace: how large the looks of a run are and when they come, so that they keep to their share of its time.
+
+Prompts and limit are chosen once, before the first look, from what a few small forward passes take: answers of other
+lengths could not be compared. From then on only the distance of the looks changes, with the times that were measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+
+LOOKS = 5
+"""In between, where the user names no distance; and the first and the last one"""
+FEW, SHORT = 8, 32
+"""Prompts and new tokens that a look keeps, however short the run"""
+STEP = 3.0
+"""What a training step costs, in forward passes over its rows"""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What each look of a run consists of."""
+
+    prompts: int
+    limit: int
+    """New tokens"""
+    looks: int
+    """That are planned, with the first and the last one"""
+    seconds: float
+    """What one is expected to take"""
+    note: str
+    """What was made smaller and why; empty where nothing was"""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What small forward passes took."""
+
+    row: float
+    """Seconds of a forward pass over a prompt with its reference"""
+    token: float
+    """Seconds of one new token for all prompts"""
+
+
+def size_of(probe: Probe, *, prompts: int, limit: int, needed: int, planned: int, rows: int, budget: float) -> Size:
+    """The largest looks whose whole time is within `budget` of the run's, which is estimated.
+
+    `needed`: new tokens that most references have; `rows`: that the run trains on, in this process, with repetition.
+    """
+    run = STEP * probe.row * rows
+    few, short, needed = min(FEW, prompts), min(SHORT, limit), min(max(needed, SHORT), limit)
+    smaller = ((3, prompts, limit), (3, prompts, needed), (2, prompts, needed), (2, few, needed), (2, few, short))
+    for least, count, tokens in smaller:
+        cost = 2 * probe.row * count + probe.token * tokens
+        looks = max(2, int(min(planned, budget * run / cost)))
+        if looks >= min(least, planned) and looks * cost <= budget * run:
+            break
+    changes = [
+        f"{was:,} {name} become {now:,}"
+        for name, was, now in (("looks", planned, looks), ("prompts", prompts, count), ("new tokens", limit, tokens))
+        if now < was
+    ]
+    why = f"the run is expected to take {run:,.0f} s, a look {cost:,.2g} s, all looks at most {budget:.0%} of it"
+    return Size(count, tokens, looks, cost, f"{'; '.join(changes)}: {why}" if changes else "")
+
+
+@dataclass
+class Pace:
+    """When to look, by the times that were measured."""
+
+    total: int
+    """Steps of the run"""
+    budget: float
+    every: int
+    """Steps between looks, at least"""
+    looks: list[tuple[int, float]] = field(default_factory=list)
+    """(step, seconds) of those taken"""
+
+    @property
+    def spent(self) -> float:
+        return sum(seconds for _, seconds in self.looks)
+
+    def plan(self, step: int, done: int, elapsed: float) -> tuple[bool, int]:
+        """Look now? And the step at which to ask again.
+
+        `done` steps took `elapsed` seconds of this process, those of its looks included.
+        """
+        if step >= self.total:
+            return True, self.total
+        run = (elapsed - self.spent) / max(1, done) * (done + self.total - step) + self.spent
+        last = self.looks[-1][1] if self.looks else 0.0
+        left = (self.budget * run - self.spent) / max(last, 1e-9)
+        if left < 2:
+            return False, min(self.total, step + self.every)
+        return True, self.after(step, int(min(left, self.total)) - 1)
+
+    def after(self, step: int, left: int) -> int:
+        """The next step to look at, where `left` looks may follow, the last one at the end."""
+        distance = max(self.every, ceil((self.total - step) / left))
+        following = step + distance
+        return self.total if following + distance / 2 > self.total else following

@@ -1,0 +1,54 @@
+"""The processes of a run: which of them look, and what they agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import distributed
+
+
+def many() -> bool:
+    """Are there other processes?"""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def rank() -> int:
+    """The number of this one."""
+    return distributed.get_rank() if many() else 0
+
+
+def world() -> int:
+    """How many there are."""
+    return distributed.get_world_size() if many() else 1
+
+
+def gathered(thing: Any) -> list[Any]:
+    """The thing of each process, in every process."""
+    if not many():
+        return [thing]
+    things: list[Any] = [None] * world()
+    distributed.all_gather_object(things, thing)
+    return things
+
+
+def agreed(thing: Any) -> Any:
+    """The thing of the first process, in every process."""
+    if many():
+        things = [thing]
+        distributed.broadcast_object_list(things, src=0)
+        return things[0]
+    return thing
+
+
+def sharded(model: torch.nn.Module) -> str:
+    """How the weights are spread over the processes (`FSDP`, `FSDP 1`, `ZeRO 3`), so that all of them must take part in
+    a forward pass; empty where each has its own."""
+    if not many():
+        return ""
+    if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
+        return "FSDP 1"
+    parameters = list(model.parameters())
+    if any(hasattr(parameter, "ds_id") for parameter in parameters):
+        return "ZeRO 3"
+    return "FSDP" if any(type(parameter.data).__name__ == "DTensor" for parameter in parameters) else ""

@@ -1,0 +1,73 @@
+"""Speech: how the prompts of a run are answered, and its answers read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from truetune.generation.answers import answers, untouched
+from truetune.generation.looks import Answer, Prompt, Sample
+from truetune.generation.parsers import Parser, parser_of
+from truetune.generation.scores import score
+from truetune.probe.still import still
+from truetune.training.watch.pace import Probe
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What answers are made and read with."""
+
+    stops: tuple[int, ...]
+    pad: int
+    decode: Callable[[Sequence[int]], str]
+    control: frozenset[str]
+    """Control tokens, as text"""
+    parse: Parser | None
+
+    def ask(self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float) -> list[Answer | None]:
+        """The answers to some prompts."""
+        if not prompts:
+            return []
+        return answers(model, prompts, stops=self.stops, pad=self.pad, max_new_tokens=limit, decode=self.decode,
+                       deadline=deadline)  # fmt: skip
+
+    def read(self, prompt: Prompt, answer: Answer) -> Sample:
+        """An answer with its scores."""
+        return Sample(prompt, answer, score(prompt, answer, control=self.control, parse=self.parse))
+
+
+def speech_of(tokenizer: Any, stops: Sequence[int], parser: str | None) -> Speech:
+    """By a tokenizer of transformers. Raises UsageError for a parser that there is none of."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    control = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+    pad = min(stops) if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    return Speech(
+        stops=tuple(sorted(set(stops))),
+        pad=pad,
+        decode=lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False)),
+        control=frozenset(control),
+        parse=parser_of(parser) if parser else None,
+    )
+
+
+def probe(model: Any, prompts: Sequence[Prompt]) -> Probe:
+    """What a row and a new token cost, by two small forward passes, each the second of its kind."""
+    lengths = sorted(len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts)
+    with untouched(model), still(), torch.no_grad():
+        model.eval()
+        return Probe(_timed(model, 1, lengths[len(lengths) // 2]), _timed(model, len(prompts), 1))
+
+
+def _timed(model: Any, rows: int, tokens: int) -> float:
+    device = next(model.parameters()).device
+    ids = torch.zeros((rows, tokens), dtype=torch.long, device=device)
+    took = 0.0
+    for _ in range(2):
+        started = time.perf_counter()
+        model(input_ids=ids, use_cache=False).logits[0, -1, 0].item()
+        took = time.perf_counter() - started
+    return took

@@ -1,0 +1,43 @@
+"""A look in a line, and the record of all looks of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.generation.looks import Look
+from truetune.training.watch.trackers import curves
+
+SHOWN = {
+    "answers/stopped": "stopped",
+    "answers/stop_probability": "P(stop)",
+    "answers/overlap": "overlap",
+    "answers/looped": "looped",
+    "answers/parsed": "parsed",
+}
+
+
+def line(look: Look) -> str:
+    """`step 100: 8 prompts, stopped 0.88, P(stop) 0.93, overlap 0.41 (3.2 s)`"""
+    found = curves(look)
+    said = [f"{text} {found[name]:.2g}" for name, text in SHOWN.items() if name in found]
+    return f"step {look.step:,}: {', '.join([f'{len(look.samples)} prompts', *said])} ({look.seconds:.1f} s)"
+
+
+def told(finding: Finding) -> str:
+    """A finding in a line."""
+    return f"{finding.severity} {finding.code} {finding.rule}: {finding.message}; {finding.remedy}"
+
+
+def record(looks: list[Look], limit: int, budget: float, share: float, notes: list[str],
+           stopped: Finding | None) -> dict[str, Any]:  # fmt: skip
+    """What watch.json holds."""
+    return {
+        "prompts": len(looks[-1].samples) if looks else 0,
+        "max_new_tokens": limit,
+        "looks": [{"step": look.step, "seconds": round(look.seconds, 3), **curves(look)} for look in looks],
+        "budget": budget,
+        "share_of_the_time": round(share, 4),
+        "notes": notes,
+        "stopped_by": stopped.rule if stopped else None,
+    }

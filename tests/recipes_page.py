@@ -1,0 +1,109 @@
+"""`python -m tests.recipes_page` writes the generated parts of docs/recipes.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from truetune.demo import TOKENIZER
+from truetune.spec import schema
+from truetune.spec.files import spec_of
+from truetune.training.defaults import DEFAULTS
+from truetune.training.sheet import written
+from truetune.training.starting import MEANS, RECIPES, start
+from truetune.training.survey import survey
+
+PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
+SHAPE = {
+    "model_type": "llama", "vocab_size": 512, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 64, "max_position_embeddings": 4096,
+}  # fmt: skip
+"""Of a model that is small enough for any machine"""
+ANSWER = "There are three of them. " * 50
+DATA = {"dpo": "pairs.jsonl", "orpo": "pairs.jsonl", "kto": "judged.jsonl"}
+
+
+def rows(name: str, count: int) -> list[dict[str, Any]]:
+    """Rows of one kind, by the name of their file."""
+    question = [{"role": "user", "content": "How many apples are in the box?"}]
+    good, bad = ([{"role": "assistant", "content": text}] for text in (ANSWER, "Who knows."))
+    if name == "pairs.jsonl":
+        return [{"prompt": question, "chosen": good, "rejected": bad}] * count
+    if name == "judged.jsonl":
+        return [{"prompt": question, "completion": good if i % 2 else bad, "label": bool(i % 2)} for i in range(count)]
+    return [{"messages": question + good}] * count
+
+
+def furnish(folder: Path, count: int) -> None:
+    """A model and data for each recipe."""
+    (folder / "model").mkdir()
+    for file in TOKENIZER.iterdir():
+        (folder / "model" / file.name).write_bytes(file.read_bytes())
+    (folder / "model" / "config.json").write_text(json.dumps(SHAPE))
+    for name in ("chats.jsonl", "pairs.jsonl", "judged.jsonl"):
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows(name, count)))
+
+
+@contextmanager
+def workshop() -> Iterator[None]:
+    """Be in a folder with a model and data."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        furnish(Path(folder), 900)
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(here)
+
+
+def sheets() -> dict[str, str]:
+    """What `truetune init` writes, by recipe, on a machine without a GPU."""
+    made = {}
+    with workshop():
+        for name in RECIPES:
+            data = DATA.get(name, "chats.jsonl")
+            spec = spec_of({"model": "model", "tokenizer": "model", "data": data}, "test")
+            made[name] = written(start(spec, survey(spec), name, gpu=False), Path(), schema.NAME)
+    return made
+
+
+def parts() -> dict[str, str]:
+    """The generated parts of the page, by name."""
+    table = ["| method | learning rate, all weights | an adapter | epochs | warmup | rows a step |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
+    for method, found in DEFAULTS.items():
+        least = "" if found.fewest == 16 else f", down to {found.fewest} where rows are few"
+        table.append(
+            f"| {method} | {found.full:g} | {found.adapter:g} | {found.epochs} | {found.warmup:.0%} | 16{least} |"
+        )
+    made = sheets()
+    others = []
+    for name, text in made.items():
+        settings = yaml.safe_load(text)
+        shown = yaml.safe_dump({"training": settings["training"]}, sort_keys=False)
+        shown = f"max_length: {settings['max_length']}\nencode: {{packing: {settings['encode']['packing']}}}\n{shown}"
+        others.append(f"### {name}\n\nTrains {MEANS[name]}.\n\n```yaml\n{shown}```\n")
+    return {"defaults": "\n".join(table), "recipes": "\n".join(others), "sheet": f"```yaml\n{made['lora']}```"}
+
+
+def page(text: str) -> str:
+    """The page with its generated parts renewed."""
+    for name, part in parts().items():
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+        head, _, rest = text.partition(begin)
+        text = head + begin + part + end + rest.partition(end)[2]
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    click.echo(f"wrote {PAGE}")

@@ -1,0 +1,84 @@
+"""The same short runs on any number of processes: `python -m tests.training.ranks FILE`, alone or under torchrun."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peft
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+
+from tests.auditing import tiny
+from truetune.collate import PaddingFreeCollator
+from truetune.training.processes import PartialState, alone, in_turn, join
+from truetune.training.rows import Rows
+from truetune.training.supervised import SupervisedTrainer
+from truetune.spec.run import RunSpec
+
+CASES = tuple(product(("full", "lora"), (False, True), (1, 2)))
+"""(what is trained, packed?, accumulation)"""
+ROWS, HELD_OUT, BATCH = 11, 5, 4
+
+
+class Gradients(TrainerCallback):
+    """All gradients before each step, as one vector."""
+
+    def __init__(self) -> None:
+        self.seen: list[np.ndarray] = []
+
+    def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+        kept = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
+        self.seen.append(torch.cat(kept).numpy().copy())
+
+
+def rows(count: int, packed: bool, start: int = 0) -> Rows:
+    """Rows of unequal length, of which unequal parts are supervised; packed by two."""
+    encoded = tiny.encoded(tiny.chats(start + count, turns=2))[start:]
+    for number, row in enumerate(encoded):
+        row |= {"sources": [number % 5] * len(row["labels"]), "file": "rows.jsonl", "line": number, "row": number}
+    packs = [[i, i + 1] for i in range(0, count - 1, 2)] + [[count - 1]] * (count % 2)
+    return Rows(Dataset.from_list(encoded), packs if packed else [[i] for i in range(count)])
+
+
+def run(what: str, packed: bool, accumulation: int, processes: int) -> dict[str, np.ndarray]:
+    """One epoch: gradients and loss of each step, and the loss of an evaluation after it."""
+    model: Any = tiny.model()
+    if what == "lora":
+        torch.manual_seed(1)
+        model = peft.get_peft_model(model, peft.LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    settings = tiny.arguments(
+        per_device_train_batch_size=BATCH // processes, gradient_accumulation_steps=accumulation, max_steps=-1,
+        num_train_epochs=2, learning_rate=0.1, optim="sgd", per_device_eval_batch_size=2, prediction_loss_only=True,
+        remove_unused_columns=False,
+    )  # fmt: skip
+    seen = Gradients()
+    trainer = SupervisedTrainer(
+        model, settings, train_dataset=rows(ROWS, packed), eval_dataset=rows(HELD_OUT, False, ROWS),
+        data_collator=PaddingFreeCollator(), callbacks=[seen],
+    )  # fmt: skip
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return {"gradients": np.stack(seen.seen), "losses": np.array(losses),
+            "held out": np.array(trainer.evaluate()["eval_loss"])}  # fmt: skip
+
+
+def main(file: Path) -> None:
+    state = join(RunSpec())
+    with in_turn() as leads:
+        if leads:
+            with alone():
+                found = {"alone": np.array(PartialState().num_processes)}
+    for case in CASES:
+        made = run(*case, state.num_processes)
+        found |= {f"{'/'.join(map(str, case))}/{name}": value for name, value in made.items()}
+    if state.is_main_process:
+        np.savez(file, **found)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
