@@ -16,9 +16,9 @@ import yaml
 from truetune.demo import TOKENIZER
 from truetune.spec import schema
 from truetune.spec.files import spec_of
-from truetune.training.defaults import DEFAULTS
+from truetune.training.defaults import DEFAULTS, EFFECTIVE
 from truetune.training.sheet import written
-from truetune.training.starting import MEANS, RECIPES, start
+from truetune.training.starting import MEANS, RECIPES, Start, start
 from truetune.training.survey import survey
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
@@ -65,42 +65,53 @@ def workshop() -> Iterator[None]:
             os.chdir(here)
 
 
-def sheets() -> dict[str, str]:
-    """What `truetune init` writes, by recipe, on a machine without a GPU."""
+def starts() -> dict[str, Start]:
+    """What `truetune init` proposes, by recipe, on a machine without a GPU."""
     made = {}
-    with workshop():
-        for name in RECIPES:
-            data = DATA.get(name, "chats.jsonl")
-            spec = spec_of({"model": "model", "tokenizer": "model", "data": data}, "test")
-            made[name] = written(start(spec, survey(spec), name, gpu=False), Path(), schema.NAME)
+    for name in RECIPES:
+        spec = spec_of({"model": "model", "tokenizer": "model", "data": DATA.get(name, "chats.jsonl")}, "test")
+        made[name] = start(spec, survey(spec), name, gpu=False)
     return made
 
 
 def parts() -> dict[str, str]:
     """The generated parts of the page, by name."""
-    table = ["| method | learning rate, all weights | an adapter | epochs | warmup | rows a step |",
-             "|---|---|---|---|---|---|"]  # fmt: skip
-    for method, found in DEFAULTS.items():
-        least = "" if found.fewest == 16 else f", down to {found.fewest} where rows are few"
-        table.append(
-            f"| {method} | {found.full:g} | {found.adapter:g} | {found.epochs} | {found.warmup:.0%} | 16{least} |"
-        )
-    made = sheets()
+    with workshop():
+        made = starts()
+        sheets = {name: written(found, Path(), schema.NAME) for name, found in made.items()}
     others = []
-    for name, text in made.items():
+    for name, text in sheets.items():
         settings = yaml.safe_load(text)
-        shown = yaml.safe_dump({"training": settings["training"]}, sort_keys=False)
-        shown = f"max_length: {settings['max_length']}\nencode: {{packing: {settings['encode']['packing']}}}\n{shown}"
-        others.append(f"### {name}\n\nTrains {MEANS[name]}.\n\n```yaml\n{shown}```\n")
-    return {"defaults": "\n".join(table), "recipes": "\n".join(others), "sheet": f"```yaml\n{made['lora']}```"}
+        shown = {key: settings[key] for key in ("max_length", "encode", "training")}
+        body = yaml.safe_dump(shown, sort_keys=False)
+        others.append(f"### {name}\n\nTrains {MEANS[name]}.\n\n```yaml\n{body}```\n")
+    said = ("$ truetune init --recipe lora --model model --data chats.jsonl --yes", *made["lora"].lines)
+    return {
+        "told": "```console\n" + "\n".join(said) + "\n```",
+        "recipes": "\n".join(others),
+        "defaults": "\n".join(_defaults()),
+        "sheet": f"```yaml\n{sheets['lora']}```",
+    }
+
+
+def _defaults() -> Iterator[str]:
+    yield "| method | learning rate, all weights | an adapter | epochs | warmup | rows a step |"
+    yield "|---|---|---|---|---|---|"
+    for method, found in DEFAULTS.items():
+        least = "" if found.fewest == EFFECTIVE else f", down to {found.fewest} where rows are few"
+        rates = f"{found.full:.0e} | {found.adapter:.0e}".replace("e-0", "e-")
+        yield f"| {method} | {rates} | {found.epochs} | {found.warmup:.0%} | {EFFECTIVE}{least} |"
 
 
 def page(text: str) -> str:
     """The page with its generated parts renewed."""
     for name, part in parts().items():
-        begin, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
-        head, _, rest = text.partition(begin)
-        text = head + begin + part + end + rest.partition(end)[2]
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        head, found, rest = text.partition(begin)
+        _, closed, tail = rest.partition(end)
+        assert found, f"{begin!r} is missing"
+        assert closed, f"{end!r} is missing"
+        text = head + begin + part + "\n" + end + tail
     return text
 
 

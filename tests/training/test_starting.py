@@ -22,7 +22,7 @@ from tests.recipes_page import PAGE, furnish, page, rows
 from truetune.checks.settings import of_settings
 from truetune.cli.starting import RECIPES as NAMES
 from truetune.cli.starting import init
-from truetune.demo import DATA, TOKENIZER
+from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan import plan
 from truetune.spec import schema

@@ -24,6 +24,8 @@ from truetune.checkpoint.embedding import HEADS, embedding
 from truetune.checkpoint.safetensors import Tensor
 
 Floats = NDArray[np.float32]
+ORIGINAL = ".original_module."
+"""In the names of copies that peft keeps of what `modules_to_save` replaces"""
 
 
 @dataclass(frozen=True)
@@ -110,18 +112,19 @@ def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict
         if delta is not None:
             found[delta.name] = delta
             done |= {tensor.name for tensor in parts.values()}
-    for name, tensor in saved(adapter.tensors).items():
+    replaced = {name: tensor for name, tensor in saved(adapter.tensors).items() if ORIGINAL not in name}
+    for name, tensor in replaced.items():
         place, before = start(name)
         found[place] = Whole(place, before, tensor.shape, tensor)
-        done.add(tensor.name)
     for part in pieces(adapter.tensors):
         if part.part in ADDED[:2] and (ids := _ids(config, part.module)) is not None:
             name, before = start(f"{part.module}.weight")
             if before is not None and len(ids) == part.tensor.shape[0]:
                 found[name] = Rows(name, before, before.shape, ids, part.tensor)
                 done.add(part.tensor.name)
-    copied = {tensor.name for tensor in copies.values()}
-    left = [name for name in adapter.tensors if name not in done | copied]
+    done |= {tensor.name for tensor in copies.values()}
+    left = [p.tensor.name for p in pieces(adapter.tensors) if p.tensor.name not in done and ORIGINAL not in p.tensor.name
+            and (p.part or p.whole not in replaced)]  # fmt: skip
     return {name: delta for name, delta in found.items() if _readable(delta)}, left
 
 
@@ -194,7 +197,9 @@ def _matches(pattern: str, module: str) -> bool:
 def _ids(config: Mapping[str, Any], module: str) -> tuple[int, ...] | None:
     chosen = config.get("trainable_token_indices")
     if isinstance(chosen, dict):
-        chosen = next((ids for name, ids in chosen.items() if module == name or module.endswith(f".{name}")), None)
+        named = [ids for name, ids in chosen.items() if module == name or module.endswith(f".{name}")]
+        tied = list(chosen.values()) if f"{module}.weight".endswith(HEADS) else []
+        chosen = next(iter([*named, *tied]), None)
     if not isinstance(chosen, list) or not all(type(id) is int for id in chosen):
         return None
     return tuple(chosen)

@@ -141,7 +141,7 @@ class Training(_Part):
     logging_steps: float | None = None
     """Steps between two points of the log; a share of all steps where it is below 1."""
     logging_nan_inf_filter: bool | None = None
-    """Losses that are no numbers are logged as 0."""
+    """Losses that are no numbers are left out of what is logged."""
     eval_accumulation_steps: int | None = None
     """Batches of an evaluation after which results go to the CPU."""
     eval_logits_kept: bool = False

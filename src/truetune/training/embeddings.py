@@ -43,7 +43,8 @@ def fitted(model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: i
     added = {known[token] for token in spec.training.added_tokens}
     used = {highest, *added, tokenizer.pad_token_id, *_rendered(probes), *(stop.id for stop in probes.stops)}
     rows = enlarge(model, max(used) + 1)
-    new = sorted(added | {id for id in known.values() if rows <= id <= max(used)})
+    beyond = {id for id in known.values() if rows <= id <= max(used)} - {tokenizer.pad_token_id}
+    new = sorted(added | beyond)
     now = int(model.get_input_embeddings().weight.shape[0])
     why = f"{max(used) + 1 - rows} ids had no row; to a multiple of {MULTIPLE}, near the mean of the others"
     return new, [Choice("embedding rows", f"{rows} -> {now}", why)] if now != rows else []

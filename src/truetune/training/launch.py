@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -44,50 +45,43 @@ def command(processes: int, config: str | None, arguments: Sequence[str], *, gpu
 def launch(processes: int, config: str | None, arguments: Sequence[str], say: Callable[[str], None]) -> int:
     """Run `truetune ARGUMENTS` in so many processes, and give its exit code. Raises UsageError.
 
-    The first SIGINT or SIGTERM is passed on to the processes, which save and end; the second ends them at once.
+    SIGINT and SIGTERM are passed on: the processes save and end.
     """
     line = command(processes, config, arguments, gpus=torch.cuda.device_count())
     say(" ".join(line))
-    threads = max(1, (os.cpu_count() or 1) // processes)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGHUP"
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    try:
-        with _passing_on():
-            if line[0] == "torchrun":
-                torchrun.main(line[1:])
-            else:
-                launch_command(launch_command_parser().parse_args(line[2:]))
-    except ChildFailedError as error:
-        failed = error.failures.get(0) or error.get_first_failure()[1]
-        return _code(failed.exitcode, say)
-    except subprocess.CalledProcessError as error:
-        return _code(error.returncode, say)
-    except KeyboardInterrupt:
-        return 130
+    with _passing_on(), ThreadPoolExecutor(1) as pool:
+        try:
+            pool.submit(_run, line).result()
+        except ChildFailedError as error:
+            failed = error.failures.get(0) or error.get_first_failure()[1]
+            return _code(failed.exitcode, say)
+        except subprocess.CalledProcessError as error:
+            return _code(error.returncode, say)
     return 0
+
+
+def _run(line: Sequence[str]) -> None:
+    """In a thread of its own, where torch takes no signals: it would kill processes that save for over 30 seconds."""
+    if line[0] == "torchrun":
+        torchrun.main(line[1:])
+    else:
+        launch_command(launch_command_parser().parse_args(line[2:]))
 
 
 @contextmanager
 def _passing_on() -> Iterator[None]:
-    """A launcher would kill processes that need more than 30 seconds to save."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-
-    def put_back() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
     def heard(number: int, frame: FrameType | None) -> None:
-        put_back()
         for child in psutil.Process().children():
             child.send_signal(number)
 
-    for number in SIGNALS:
-        signal.signal(number, heard)
+    before = {number: signal.signal(number, heard) for number in SIGNALS}
     try:
         yield
     finally:
-        put_back()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _code(returned: int, say: Callable[[str], None]) -> int:

@@ -24,6 +24,7 @@ from truetune.training.record import Record, begun, inputs_of
 from truetune.training.resume import Claim, claim, held
 from truetune.training.rows import Data
 from truetune.training.saving import Saving, held_out_loss, save
+from truetune.training.watch.watching import watcher
 
 Load = Callable[..., Data]
 Builder = Callable[[Recipe, Prepared, Data], Any]
@@ -97,12 +98,16 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
             contract.write(folder, ready.probes)
         trainer = build(made, ready, data)
         look(trainer, made, data, place, looks, record)
-        trouble = attempt(trainer, lambda: trained(trainer, made, data, place, record, listener, callbacks))
+        watching = watcher(made.spec, ready, data, folder, listener)
+        others = (Telling(listener, data.tokens * made.effective / len(data.train)), watching, *callbacks)
+        trouble = attempt(trainer, lambda: trained(trainer, made, place, record, listener, others))
         if trouble is not None:
             raise RanOut(trouble, planned(made.spec, fitting.memory), folder)
         loss = held_out_loss(trainer)
         save(trainer, record, loss=loss, seconds=time.perf_counter() - started)
-    return Trained(folder, trainer.state.global_step, loss, tuple(looks.findings), time.perf_counter() - started)
+    return Trained(
+        folder, trainer.state.global_step, loss, (*looks.findings, *watching.findings), time.perf_counter() - started
+    )
 
 
 def prepared(made: Recipe, data: Data, listener: Listener) -> Prepared:
@@ -131,12 +136,12 @@ def look(trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.
     record.looked(looks.found, skipped=() if made.spec.rehearsal else ("the rehearsal",))
 
 
-def trained(trainer: Any, made: Recipe, data: Data, place: Claim, record: Record, listener: Listener,
+def trained(trainer: Any, made: Recipe, place: Claim, record: Record, listener: Listener,
             callbacks: Sequence[Any]) -> None:  # fmt: skip
     """Make the steps, watched and saved."""
     for kind in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(kind)
-    for callback in (Telling(listener, data.tokens * made.effective / len(data.train)), *callbacks):
+    for callback in callbacks:
         trainer.add_callback(callback)
     set_seed(made.seed)
     Saving(trainer, place, record, listener.say).train()

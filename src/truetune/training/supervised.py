@@ -8,13 +8,13 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
 
-from truetune.collate import PaddingFreeCollator
 from truetune.training.arguments import arguments
 from truetune.training.head import token_losses
 from truetune.training.prepare import Prepared
 from truetune.training.processes import even
 from truetune.training.recipe import Recipe, arguments_of
 from truetune.training.rows import Data
+from truetune.training.watch.losses import SourceLosses
 
 
 class Ledger(Protocol):
@@ -93,8 +93,9 @@ def supervised(recipe: Recipe, ready: Prepared, data: Data) -> SupervisedTrainer
     return SupervisedTrainer(
         model=model,
         args=arguments(TrainingArguments, arguments_of(recipe, evaluates=data.held_out is not None)),
-        data_collator=PaddingFreeCollator(),
+        data_collator=ready.collate,
         train_dataset=data.train,
         eval_dataset=data.held_out,
         processing_class=ready.tokenizer,
+        ledger=SourceLosses(),
     )

@@ -43,6 +43,8 @@ def tokenizer_of(probes: Probes, spec: RunSpec) -> tuple[Any, list[Choice]]:
 def same_ids(tokenizer: Any, probes: Probes, texts: Iterable[str]) -> str | None:
     """The first text that gets other ids than in encoding; None where all get the same."""
     backend = probes.tokenizer.backend
+    if tokenizer("x")["input_ids"] != backend.encode("x").ids:
+        return "x"
     for text in texts:
         if tokenizer(text, add_special_tokens=False)["input_ids"] != backend.encode(text, add_special_tokens=False).ids:
             return text

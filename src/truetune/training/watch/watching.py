@@ -1,0 +1,35 @@
+"""Which prompts a run is watched by: held-out rows, as they will be served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.data.conversation import Conversation
+from truetune.data.rows import read
+from truetune.generation.prompts import prompts_of
+from truetune.spec.run import RunSpec
+from truetune.training.listen import Listener
+from truetune.training.prepare import Prepared
+from truetune.training.rows import Data
+from truetune.training.watch.callback import Watcher
+
+
+def watcher(spec: RunSpec, ready: Prepared, data: Data, folder: Path, listener: Listener) -> Watcher:
+    """The watcher of a run. Raises DataError where its rows can't be read."""
+    seen = not (spec.eval_data or data.held_rows)
+    skipped: Counter[str] = Counter()
+    prompts = prompts_of(spec, _rows(spec, data), spec.watch.prompts, seen=seen, probes=ready.probes, skipped=skipped)
+    if spec.watch.prompts and not prompts:
+        reason = skipped.most_common(1)
+        listener.say(f"no answers are watched: no row gives a prompt{f' ({reason[0][0]})' if reason else ''}")
+    elif prompts and seen:
+        listener.say("answers are watched on rows that are trained on: no rows are held out")
+    return Watcher(prompts, ready.tokenizer, sorted(ready.stops), spec, folder, say=listener.say, show=listener.look)
+
+
+def _rows(spec: RunSpec, data: Any) -> Iterator[Conversation]:
+    rows = read(spec.eval_data or spec.data, format=spec.format, columns=spec.map)
+    return (row for row in rows if not data.held_rows or row.origin.row in data.held_rows)
