@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
 
-import truetune
 from tests.parts import folder
 from tests.render.conversations import CALL, RESULT, SYSTEM, TOOLS, assistant, turns, user
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
+from truetune.encoding.run import encode
 from truetune.generation.looks import Prompt
 from truetune.generation.prompts import control_of, prompts_of, text_of
 from truetune.render.probes import prepared
@@ -48,9 +49,13 @@ def made(spec: RunSpec, count: int = 4, **given: Any) -> list[Prompt]:
     return prompts_of(spec, read(spec.data), count, **given)
 
 
+@cache
+def theirs(name: str) -> Any:
+    return AutoTokenizer.from_pretrained(name)
+
+
 def served(name: str, messages: list[dict[str, Any]], tools: list[Any] | None = None) -> list[int]:
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    found: list[int] = tokenizer.apply_chat_template(
+    found: list[int] = theirs(name).apply_chat_template(
         messages, tools=tools, add_generation_prompt=True, return_dict=False
     )
     return found
@@ -68,6 +73,7 @@ def test_every_format(tmp_path: Path, name: str) -> None:
     assert (prompt.question, prompt.line, prompt.seen) == ("How many figs?", 1, True)
 
 
+FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1")
 GRID: dict[str, tuple[list[dict[str, Any]], list[Any] | None]] = {
     "one turn": (turns(1), None),
     "four turns": (turns(4), None),
@@ -80,7 +86,9 @@ GRID: dict[str, tuple[list[dict[str, Any]], list[Any] | None]] = {
 }
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1"])
+@pytest.mark.parametrize(
+    "family", ["qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1"]
+)
 def test_ids_of_real_tokenizers(tmp_path: Path, family: str) -> None:
     name = str(folder(family))
     rows = [{"messages": messages, **({"tools": tools} if tools else {})} for messages, tools in GRID.values()]
@@ -91,14 +99,12 @@ def test_ids_of_real_tokenizers(tmp_path: Path, family: str) -> None:
     for prompt in found:
         messages, tools = list(GRID.values())[prompt.line - 1]
         assert list(prompt.ids) == served(name, messages[:-1], tools), list(GRID)[prompt.line - 1]
-        assert prompt.reference.strip() in AutoTokenizer.from_pretrained(name).apply_chat_template(
-            messages, tools=tools, tokenize=False
-        )
+        assert prompt.reference in theirs(name).apply_chat_template(messages, tools=tools, tokenize=False)
 
 
 def test_references_are_what_encode_supervises(tmp_path: Path) -> None:
     spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), learn="last")
-    written = truetune.encode(spec, tmp_path / "out").dataset()
+    written = encode(spec, tmp_path / "out", jobs=1).dataset()
     trained = {
         (tuple(row["input_ids"][: _first(row["labels"])]), tuple(id for id in row["labels"] if id != -100))
         for row in written
@@ -131,7 +137,7 @@ def test_text_is_cut_in_two(tmp_path: Path) -> None:
 
 
 def test_text_with_turns_is_cut_before_the_last_answer(tmp_path: Path) -> None:
-    text = AutoTokenizer.from_pretrained(str(TOKENIZER)).apply_chat_template(turns(2), tokenize=False)
+    text = theirs(str(TOKENIZER)).apply_chat_template(turns(2), tokenize=False)
     spec = spec_of(tmp_path / "a.jsonl", [{"text": text}], encode={"content_specials": "keep"})
     (prompt,) = made(spec)
     assert list(prompt.ids) == served(str(TOKENIZER), turns(2)[:-1])

@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 import peft
 import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import TrainerCallback
 
 from tests.auditing import tiny
 from truetune.collate import PaddingFreeCollator
-from truetune.training.processes import PartialState, alone, in_turn, join
+from truetune.spec.run import RunSpec
+from truetune.training.processes import Elsewhere, alone, in_turn, join
 from truetune.training.rows import Rows
 from truetune.training.supervised import SupervisedTrainer
-from truetune.spec.run import RunSpec
+from truetune.training.watch.losses import SourceLosses
 
 CASES = tuple(product(("full", "lora"), (False, True), (1, 2)))
 """(what is trained, packed?, accumulation)"""
-ROWS, HELD_OUT, BATCH = 11, 5, 4
+NAMES = ["/".join(map(str, case)) for case in CASES]
+ROWS, HELD_OUT, BATCH = 9, 5, 4
 
 
 class Gradients(TrainerCallback):
@@ -56,26 +60,44 @@ def run(what: str, packed: bool, accumulation: int, processes: int) -> dict[str,
         num_train_epochs=2, learning_rate=0.1, optim="sgd", per_device_eval_batch_size=2, prediction_loss_only=True,
         remove_unused_columns=False,
     )  # fmt: skip
-    seen = Gradients()
+    seen, ledger = Gradients(), SourceLosses()
     trainer = SupervisedTrainer(
         model, settings, train_dataset=rows(ROWS, packed), eval_dataset=rows(HELD_OUT, False, ROWS),
-        data_collator=PaddingFreeCollator(), callbacks=[seen],
+        data_collator=PaddingFreeCollator(), callbacks=[seen], ledger=ledger,
     )  # fmt: skip
     trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return {"gradients": np.stack(seen.seen), "losses": np.array(losses),
-            "held out": np.array(trainer.evaluate()["eval_loss"])}  # fmt: skip
+    steps = [entry for entry in trainer.state.log_history if "loss" in entry]
+    kinds = sorted({name for step in steps for name in step if name.startswith("loss/")})
+    return {
+        "gradients": np.stack(seen.seen),
+        "losses": np.array([step["loss"] for step in steps]),
+        "by source": np.array([[step.get(kind, 0.0) for kind in kinds] for step in steps]),
+        "held out": np.array(trainer.evaluate()["eval_loss"]),
+    }
+
+
+def turns() -> dict[str, np.ndarray]:
+    """How many processes there seem to be for one that is alone, and after; what each met where the first failed."""
+    with in_turn() as leads:
+        inside = 0
+        if leads:
+            with alone():
+                inside = PartialState().num_processes
+    try:
+        with in_turn() as leads:
+            outcome = str(1 // (not leads))
+    except (ZeroDivisionError, Elsewhere) as error:
+        outcome = type(error).__name__
+    outcomes = gather_object([outcome])
+    return {"alone": np.array([inside, PartialState().num_processes]), "outcomes": np.array(outcomes)}
 
 
 def main(file: Path) -> None:
     state = join(RunSpec())
-    with in_turn() as leads:
-        if leads:
-            with alone():
-                found = {"alone": np.array(PartialState().num_processes)}
-    for case in CASES:
+    found = turns()
+    for case, name in zip(CASES, NAMES, strict=True):
         made = run(*case, state.num_processes)
-        found |= {f"{'/'.join(map(str, case))}/{name}": value for name, value in made.items()}
+        found |= {f"{name}/{what}": value for what, value in made.items()}
     if state.is_main_process:
         np.savez(file, **found)
 

@@ -19,7 +19,7 @@ from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402
 from truetune.encoding.preferences import INTERRUPTED, SAME  # noqa: E402
 from truetune.encoding.run import encode  # noqa: E402
 from truetune.errors import DataError, SpecError, UsageError  # noqa: E402
-from truetune.spec.run import Encoding, RunSpec  # noqa: E402
+from truetune.spec.run import Encoding, RunSpec, Watch  # noqa: E402
 from truetune.spec.training import Lora, Training  # noqa: E402
 from truetune.training import preference  # noqa: E402
 from truetune.training.pairs import Preferences, load, neighbours  # noqa: E402
@@ -88,6 +88,7 @@ def spec_of(base: Path, folder: Path, rows: list[Row], method: str, **training: 
         training=Training(**(settings | training)),
         trainer={"report_to": "none", "disable_tqdm": True},
         rehearsal=False,
+        watch=Watch(prompts=0),
     )
 
 
@@ -201,9 +202,13 @@ def test_rows_of_a_batch_answer_different_questions(base: Path, tmp_path: Path) 
         values = [tuple(found[i][name]) for i in range(len(found))]
         for start in range(0, 48, 4):
             assert len(set(values[start : start + 4])) == 4
-    labels = [found[i]["label"] for i in range(len(found))]
-    assert sum(labels) == 64
-    assert {sum(labels[start : start + 16]) for start in range(0, 128, 16)} <= {6, 7, 8, 9, 10}
+
+
+def test_wanted_and_unwanted_answers_are_spread_evenly(base: Path, tmp_path: Path) -> None:
+    found = rows_of(spec_of(base, tmp_path, verdicts(96), "kto"))
+    labels = [found[i]["label"] for i in range(96)]
+    assert {sum(labels[start : start + 12]) for start in range(0, 96, 12)} <= {7, 8, 9}
+    assert labels != sorted(labels)
 
 
 @pytest.mark.parametrize(("count", "batch"), [(8, 4), (9, 4), (7, 4), (2, 4), (40, 2)])
@@ -245,7 +250,7 @@ def test_orpo_learns_answers_and_no_prompts(base: Path, tmp_path: Path) -> None:
         losses.append(each.sum() / counts.sum())
     odds = [mean - torch.log1p(-mean.exp()) for mean in means]
     loss = losses[0] - 0.1 * torch.nn.functional.logsigmoid(odds[0] - odds[1]).mean()
-    assert float(trainer.compute_loss(trainer.model, batch)) == pytest.approx(float(loss), abs=1e-4)
+    assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(loss.item(), abs=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -270,7 +275,7 @@ def test_batches_of_other_ids_are_refused(method: str, base: Path, tmp_path: Pat
 def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path) -> None:
     trainer = trainer_of(spec_of(base, tmp_path, pairs(), "dpo"))
     with torch.no_grad():
-        trainer.ref_model.lm_head.weight[:, 0] += 1
+        trainer.ref_model.lm_head.weight.mul_(1.5)
     with pytest.raises(UsageError, match="policy and reference differ by"):
         preference._prove_reference(trainer)
     with pytest.raises(UsageError, match="init_lora_weights"):

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from truetune.checks.settings import of_settings
 from truetune.errors import SpecError, UsageError
 from truetune.spec.config import Config
-from truetune.spec.files import spec_of
+from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import RunSpec
 from truetune.training.contradictions import ELSEWHERE, OF_PREFERENCES, OURS, SUPPORTED
 from truetune.training.defaults import DEFAULTS
@@ -21,9 +23,9 @@ from truetune.training.recipe import PASSED, PREFERENCES, Recipe, arguments_of, 
 METHODS = ("sft", "dpo", "orpo", "kto")
 
 
-def spec(method: str = "sft", **settings: Any) -> RunSpec:
-    training = {"method": method, **settings.pop("training", {})}
-    return spec_of({"data": "a.jsonl", **settings, "training": training}, "test")
+def spec(method: str = "sft", **given: Any) -> RunSpec:
+    training = {"method": method, **given.pop("training", {})}
+    return spec_of({"data": "a.jsonl", **given, "training": training}, "test")
 
 
 def made(
@@ -145,7 +147,7 @@ def test_types(training: dict[str, Any], machine: dict[str, bool], dtype: str, b
         ("sft", 100_000, {"packing": False}, 4, 4),
         ("sft", 100_000, {"devices": 4}, 2, 2),
         ("sft", 100_000, {"devices": 32}, 1, 1),
-        ("sft", 100_000, {"per_device_train_batch_size": 3}, 3, 5),
+        ("sft", 100_000, {"per_device_train_batch_size": 3}, 3, 6),
         ("sft", 100_000, {"gradient_accumulation_steps": 1}, 2, 1),
         ("sft", 100, {}, 2, 2),
         ("sft", 10, {}, 1, 1),
@@ -183,6 +185,37 @@ def test_steps_are_those_of_the_trainer(steps: int, tmp_path: Path) -> None:
     trainer = Trainer(tiny.model(), arguments, train_dataset=[{}] * (10 * steps + 1))
     loader: DataLoader[Any] = trainer.get_train_dataloader()
     assert chosen.steps == trainer.set_initial_training_values(arguments, loader)[-1]
+
+
+@given(
+    method=st.sampled_from(METHODS),
+    rows=st.none() | st.integers(1, 10**7),
+    asked=st.fixed_dictionaries({}, optional={
+        "per_device_train_batch_size": st.integers(2, 64), "gradient_accumulation_steps": st.integers(1, 64),
+        "devices": st.integers(1, 64), "num_train_epochs": st.integers(1, 9), "max_steps": st.integers(-1, 99),
+        "packing": st.just(False),
+    }),
+)  # fmt: skip
+@settings(deadline=None, max_examples=100)
+def test_any_run(method: str, rows: int | None, asked: dict[str, Any]) -> None:
+    chosen = made(method, rows=rows, training=asked)
+    training, start = chosen.training, DEFAULTS[chosen.method]
+    assert {name: getattr(training, name) for name in asked} == asked
+    assert training.per_device_train_batch_size is not None
+    assert training.per_device_train_batch_size >= min(start.smallest, asked.get("per_device_train_batch_size", 64))
+    if not {"per_device_train_batch_size", "gradient_accumulation_steps"} & asked.keys():
+        assert chosen.effective < 16 + training.per_device_train_batch_size * training.devices
+        assert chosen.effective >= start.fewest
+    assert (chosen.steps is None) == (rows is None and asked.get("max_steps", -1) < 1)
+    again = recipe(chosen.spec, rows=rows, gpu=False, bf16=False)
+    assert (again.spec, again.choices) == (chosen.spec, ())
+
+
+def test_off_is_no(tmp_path: Path) -> None:
+    (tmp_path / "truetune.yaml").write_text("training: {eval_strategy: no, save_strategy: no}")
+    found, _ = find_settings(None, tmp_path)
+    training = spec_of(found, "test").training
+    assert (training.eval_strategy, training.save_strategy) == ("no", "no")
 
 
 def test_the_model_shapes_the_run(tmp_path: Path) -> None:

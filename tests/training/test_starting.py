@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 import truetune
 from tests.recipes_page import DATA as OF_RECIPE
-from tests.recipes_page import PAGE, furnish, page, rows
+from tests.recipes_page import PAGE, SHAPE, furnish, page, rows
 from truetune.checks.settings import of_settings
 from truetune.cli.starting import RECIPES as NAMES
 from truetune.cli.starting import init
@@ -33,6 +33,7 @@ from truetune.spec.training import Lora, Training
 from truetune.training.contradictions import ELSEWHERE
 from truetune.training.recipe import recipe
 from truetune.training.sheet import LAYOUT, SET, SHORT
+from truetune.training.sheet import written as sheet
 from truetune.training.starting import MEANS, RECIPES, propose, start
 from truetune.training.survey import SAMPLED, survey
 
@@ -110,7 +111,9 @@ def test_what_is_commented_out_is_right_too(name: str, folder: Path) -> None:
         bare = setting.replace("# ", "", 1) if setting.lstrip().startswith("# ") else setting
         opened.append(bare if meaning or bare.rstrip().endswith(":") else "")
     settings = yaml.safe_load("\n".join(opened))
-    spec_of(settings, "test")
+    spec = spec_of(settings, "test")
+    if spec.training.loss_type is not None:
+        assert spec.training.loss_type == {"dpo": "sigmoid", "kto": "kto"}[name]
     shown = {path for _, paths in LAYOUT for path in paths}
     assert set(_paths(settings)) <= shown
 
@@ -236,6 +239,18 @@ def test_a_length_for_all_but_a_few(folder: Path) -> None:
     made = start(spec, found, "lora", gpu=False)
     assert found.lengths.longest > 2048 > made.recipe.max_length == 1024
     assert made.notes == ("examples longer than 1,024 tokens are left out and counted (encode.overflow)",)
+
+
+def test_a_gpu(folder: Path) -> None:
+    wide = {**SHAPE, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
+    Path("model/config.json").write_text(json.dumps(wide), encoding="utf-8")
+    spec = spec_of({"model": "model", "tokenizer": "model", "data": "chats.jsonl"}, "test")
+    found = survey(spec)
+    for size, verdict in ((2**30, "too large, see `truetune plan`"), (2**40, "fits")):
+        made = start(spec, found, "lora", gpu=True, gpu_memory=size)
+        assert made.recipe.training.bf16
+        assert made.lines[-1].endswith(f"GiB on a GPU: {verdict}")
+    assert yaml.safe_load(sheet(made, folder, schema.NAME))["training"]["gradient_checkpointing"] is True
 
 
 def test_the_schema_alone(folder: Path) -> None:

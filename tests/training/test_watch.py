@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_without_a_gap_or_a_duplicate(tmp_path: Path) -> No
     resumed = watcher(tmp_path / "b", said)
     trainer(None, resumed, **saving).train(resume_from_checkpoint=True)
     assert "1 looks of an earlier run, behind step 3" in said[0]
-    assert [0, 2] == [look.step for look in resumed.looks][:2]
+    assert [look.step for look in resumed.looks][:2] == [0, 2]
     first, second = (store.read(tmp_path / name) for name in "ab")
     assert steps(tmp_path / "b")[-1] == 6
     assert [s.answer for s in first[-1][0].samples] == [s.answer for s in second[-1][0].samples]

@@ -8,12 +8,12 @@ GIVEN = {"prompts": 20, "limit": 128, "needed": 60, "planned": 7}
 
 
 def test_a_long_run_keeps_all() -> None:
-    size = size_of(Probe(0.1, 0.05), rows=100_000, budget=0.03, **GIVEN)
+    size = size_of(Probe(0.1, 0.2, 0.05), rows=100_000, budget=0.03, **GIVEN)
     assert (size.prompts, size.limit, size.looks, size.note) == (20, 128, 7, "")
 
 
 def test_a_shorter_run_has_fewer_looks_then_shorter_answers_then_fewer_prompts() -> None:
-    sizes = [size_of(Probe(0.1, 0.05), rows=rows, budget=0.03, **GIVEN) for rows in range(20_000, 200, -200)]
+    sizes = [size_of(Probe(0.1, 0.2, 0.05), rows=rows, budget=0.03, **GIVEN) for rows in range(20_000, 200, -200)]
     cost = [2 * 0.1 * size.prompts + 0.05 * size.limit for size in sizes]
     within = [size.looks * c <= 0.03 * 3 * 0.1 * rows
               for size, c, rows in zip(sizes, cost, range(20_000, 200, -200), strict=True)]  # fmt: skip
@@ -29,12 +29,12 @@ def test_a_shorter_run_has_fewer_looks_then_shorter_answers_then_fewer_prompts()
 
 
 def test_references_say_how_short_an_answer_may_be() -> None:
-    size = size_of(Probe(0.1, 0.05), rows=3_000, budget=0.03, **GIVEN)
+    size = size_of(Probe(0.1, 0.2, 0.05), rows=3_000, budget=0.03, **GIVEN)
     assert (size.prompts, size.limit) == (20, 60)
 
 
 def test_without_a_bound_all_is_made() -> None:
-    size = size_of(Probe(0.1, 9.0), rows=1, budget=inf, **GIVEN)
+    size = size_of(Probe(0.1, 0.2, 9.0), rows=1, budget=inf, **GIVEN)
     assert (size.prompts, size.limit, size.looks) == (20, 128, 7)
 
 
@@ -45,7 +45,7 @@ def watched(total: int, step: float, look: float, budget: float = 0.03, every: i
         now += step if at else 0.0
         if at == 0:
             due, following = True, pace.after(0, 6)
-        elif at == following or at == total:
+        elif at in (following, total):
             due, following = pace.plan(at, at, now)
         else:
             continue

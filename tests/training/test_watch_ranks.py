@@ -27,6 +27,9 @@ def test_two_processes_share_the_prompts_and_stop_together(tmp_path: Path) -> No
     assert any(line.startswith("the run ends at step 2") for line in first["said"])
     assert second["said"] == []
     assert first["losses"] == second["losses"] == {"loss/stop token": 1.5, "loss/first token": 1.0}
+    assert {found["spread"] for found in (first, second)} == {"FSDP"}
+    assert first["together"]
+    assert second["together"]
     looks = [look for look, _ in store.read(tmp_path / "watched")]
     assert [look.step for look in looks] == [0, 2]
     assert [[sample.prompt.line for sample in look.samples] for look in looks] == [list(range(1, 9))] * 2

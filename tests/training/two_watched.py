@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from math import inf
 from pathlib import Path
+from typing import Any
 
+import peft
 import torch
 from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
-from tests.training.watched import trainer, watcher
+from tests.auditing import tiny
+from tests.training.watched import LIMIT, prompts, trainer, watcher
 from truetune.render.rendering import Source
 from truetune.training.watch.losses import SourceLosses
+from truetune.training.watch.ranks import sharded
+from truetune.training.watch.speech import probe
 
 folder = Path(sys.argv[1])
 rank = int(os.environ["RANK"])
@@ -24,7 +32,19 @@ plain.train()
 sums = SourceLosses()
 sums.add(torch.tensor([1.0 + rank]), torch.tensor([Source.STOP], dtype=torch.uint8), torch.tensor([rank == 0]))
 same = all(map(torch.equal, run.model.parameters(), plain.model.parameters()))
+model: Any = peft.get_peft_model(tiny.model(), peft.LoraConfig(r=2, target_modules="all-linear"))
+alone = callback.speech.ask(model, prompts(), LIMIT, inf)
+mesh = init_device_mesh("cpu", (2,))
+for part in (*model.get_base_model().model.layers, model):
+    fully_shard(part, mesh=mesh)
+probe(model, prompts())
+together = [callback.speech.ask(model, prompts(), LIMIT, inf)]
+ids = torch.tensor([prompts()[0].ids])
+model(input_ids=ids, labels=ids).loss.backward()
+together.append(callback.speech.ask(model, prompts(), LIMIT, inf))
+
 found = {"same": same, "said": said, "steps": run.state.global_step, "losses": sums.take(),
-         "stopped": callback.stopped_by is not None, "looks": len(callback.looks)}  # fmt: skip
+         "stopped": callback.stopped_by is not None, "looks": len(callback.looks),
+         "spread": sharded(model), "together": together == [alone, alone]}  # fmt: skip
 torch.save(found, folder / f"{rank}.pt")
 distributed.destroy_process_group()

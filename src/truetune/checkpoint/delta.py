@@ -123,8 +123,8 @@ def deltas(adapter: Checkpoint, base: Mapping[str, Tensor] | None) -> tuple[dict
                 found[name] = Rows(name, before, before.shape, ids, part.tensor)
                 done.add(part.tensor.name)
     done |= {tensor.name for tensor in copies.values()}
-    left = [p.tensor.name for p in pieces(adapter.tensors) if p.tensor.name not in done and ORIGINAL not in p.tensor.name
-            and (p.part or p.whole not in replaced)]  # fmt: skip
+    rest = [p for p in pieces(adapter.tensors) if p.tensor.name not in done and ORIGINAL not in p.tensor.name]
+    left = [p.tensor.name for p in rest if p.part or p.whole not in replaced]
     return {name: delta for name, delta in found.items() if _readable(delta)}, left
 
 

@@ -22,19 +22,21 @@ SAME = 3
 
 @click.command(short_help="Train: SFT, LoRA, DPO, ORPO, KTO, checked before and watched meanwhile.")
 @click.argument("settings", metavar="SETTINGS")
-@click.option("-o", "--out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./outputs.")
+@click.option("-o", "--out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./trained.")
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
               help="A setting over those of SETTINGS: --set training.learning_rate=1e-4. Repeatable.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Train in spite of findings; the record says so.")
 @click.option("--no-rehearsal", is_flag=True, help="Do not rehearse the run in miniature first.")
+@click.option("--stop-on", type=click.Choice(["error", "warning"]),
+              help="End the run early where its answers show a finding of this severity.")  # fmt: skip
 @click.option("--fit", is_flag=True, help="Change settings until the run goes into the GPU's memory, and say which.")
 @click.option("--gpu", metavar="SIZE", help="Memory of one GPU, where it is not this machine's: 24GB.")
 @click.option("--launch", type=click.IntRange(min=1), metavar="N", help="Train in N processes, one a GPU.")
 @click.option("--config-file", metavar="FILE", help="accelerate's, for --launch: FSDP, DeepSpeed (docs/devices.md).")
 @click.option("-q", "--quiet", is_flag=True, help="Print the folder alone.")
 def train(
-    settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool, fit: bool,
-    gpu: str | None, launch: int | None, config_file: str | None, quiet: bool,
+    settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool,
+    stop_on: str | None, fit: bool, gpu: str | None, launch: int | None, config_file: str | None, quiet: bool,
 ) -> int:  # fmt: skip
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
@@ -51,8 +53,10 @@ def train(
     import truetune
     from truetune.cli.planning import nested
     from truetune.report.training import Terminal
+    from truetune.spec.files import merged
 
     over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
+    over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     listener = Terminal(console(err=True), quiet=quiet)
     with _one_of_several():
         done = truetune.train(settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over)

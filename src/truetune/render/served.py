@@ -1,6 +1,7 @@
-"""The serving contract: prompts as a model was trained to be asked, to the id, for a serving stack to be tested against.
+"""The serving contract: prompts as a model was trained to be asked, to the id; any serving stack can be tested on it.
 
-It holds no code and needs none to be used: each prompt has its messages, its text and its ids.
+It holds no code and needs none to be used: each prompt has its messages, its text and its ids. docs/record.md describes
+it, docs/schema/contract-1.json is its schema.
 """
 
 from __future__ import annotations
@@ -87,10 +88,17 @@ def verify(contract: Mapping[str, Any], folder: str | Path, *, model: str | Path
     """How a tokenizer folder breaks a contract, one text for each way; empty where it keeps it.
 
     `model` is the folder of config.json and generation_config.json, where it is another. Raises TokenizerError or
-    TemplateError where the folder can't be read, SpecError for a contract of another format.
+    TemplateError where the folder can't be read, SpecError for a contract that is none.
     """
     if contract.get("format") != FORMAT:
         raise SpecError(f"contract: expected format {FORMAT}, found {contract.get('format')!r}")
+    try:
+        return _verify(contract, folder, model)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SpecError(f"contract: not as docs/schema/contract-1.json says: {error!r}") from None
+
+
+def _verify(contract: Mapping[str, Any], folder: str | Path, model: str | Path | None) -> list[str]:
     tokenizer = load(str(folder), model=str(model) if model else None)
     names = [name for name in contract["templates"] if name in tokenizer.templates and name != "tool_use"]
     spec = RunSpec(template=names[0] if names else None, template_kwargs=contract["template_kwargs"])
@@ -183,7 +191,8 @@ def _at(made: Probes, moment: datetime.datetime) -> tuple[Probes, datetime.datet
 
     templates = [template for template in (made.template, made.tool_template) if template is not None]
     reads = any("strftime_now" in template.source for template in templates)
-    return replace(made, template=still(made.template), tool_template=still(made.tool_template)), reads and moment or None
+    found = replace(made, template=still(made.template), tool_template=still(made.tool_template))
+    return found, moment if reads else None
 
 
 def _parting(a: Any, b: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Method = Literal["sft", "dpo", "orpo", "cpo", "kto", "reward", "grpo", "ppo", "pretrain"]
 """cpo: SimPO as well; grpo: whatever samples its answers in groups while it trains."""
@@ -176,3 +176,9 @@ class Training(_Part):
 
     other: dict[str, Any] = Field(default_factory=dict)
     """Settings of the stack that have no field here, by the stack's own names."""
+
+    @field_validator("eval_strategy", "save_strategy", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        """YAML reads `no` as false."""
+        return "no" if value is False else value

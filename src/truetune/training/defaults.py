@@ -128,12 +128,14 @@ def fill_batches(fill: Filling, rows: int | None) -> None:
     wanted, epochs = EFFECTIVE, fill.training.num_train_epochs
     while rows and epochs and wanted > start.fewest and rows * epochs / wanted < STEPS:
         wanted //= 2
-    why = f"{wanted} rows a step" + ("" if wanted == EFFECTIVE else f": more would make under {STEPS} steps")
     most = PACKED if training.packing else start.batch
     share = wanted // (training.devices * (training.gradient_accumulation_steps or 1))
-    fill("per_device_train_batch_size", max(start.smallest, min(most, share)), why)
-    batch = fill.training.per_device_train_batch_size or 1
-    fill("gradient_accumulation_steps", max(1, round(wanted / (batch * training.devices))), why)
+    batch = training.per_device_train_batch_size or max(start.smallest, min(most, share))
+    passes = training.gradient_accumulation_steps or math.ceil(wanted / (batch * training.devices))
+    few = f"; more would make under {STEPS} steps" if wanted < EFFECTIVE else ""
+    why = f"{batch * passes * training.devices} rows a step{few}"
+    fill("per_device_train_batch_size", batch, why)
+    fill("gradient_accumulation_steps", passes, why)
     fill("per_device_eval_batch_size", batch, "as in training")
 
 

@@ -89,7 +89,6 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> Compared:
     heads = _heads(model.config)
     for name, tensor in model.tensors.items():
         place = file.names.get_name(name, try_suffixes=(".weight", ".bias")) if file.names else None
-        place = place and place + "." + name.rpartition(".")[2] if place not in file.tensors else place
         if place not in file.tensors or tensor.dtype not in PLAIN or not tensor.whole:
             unknown.append(name)
             continue

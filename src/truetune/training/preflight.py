@@ -22,6 +22,11 @@ from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.training.listen import Listener
 
+MENDED = (
+    *("pad-is-stop-token", "pad-missing", "pad-id-outside-embedding", "padding-side", "stop-ids-incomplete"),
+    "truncation-state-persisted",
+)
+"""Rules on what the preparation of tokenizer and model sets right, or what labels made by place are immune to"""
 GIVEN = 200
 """Rows of the data that an audit is given, at most"""
 BATCHES = 4
@@ -50,6 +55,7 @@ class Looks:
 
 def check_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
+    spec = spec.model_copy(update={"ignore": (*spec.ignore, *MENDED)})
     report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
     config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
     return replace(report, findings=in_order([*report.findings, *of_settings(config, spec)]))

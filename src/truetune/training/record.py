@@ -157,6 +157,7 @@ def begun(place: Claim, inputs: Mapping[str, Any], recipe: Recipe, ready: Prepar
 def _facts(recipe: Recipe, ready: Prepared, data: Data) -> dict[str, Any]:
     manifest, probes = data.encoded.manifest, ready.probes
     choices = [*recipe.choices, *data.choices, *ready.choices]
+    trained = probes.terminator.token.id if probes.terminator and probes.terminator.token else None
     return {
         "method": recipe.method,
         "settings": recipe.spec.model_dump(mode="json"),
@@ -172,7 +173,8 @@ def _facts(recipe: Recipe, ready: Prepared, data: Data) -> dict[str, Any]:
             "held_out": sorted(data.held_rows),
         },
         "base": {"name": recipe.spec.model or recipe.spec.tokenizer, "fingerprint": base_of(recipe.spec)},
-        "stops": [{"token": stop.token, "id": stop.id} for stop in probes.stops if stop.id in ready.stops],
+        "stops": [{"token": stop.token, "id": stop.id, "trained": stop.id == trained} for stop in probes.stops
+                  if stop.id in ready.stops],
         "pad": {"token": ready.tokenizer.pad_token, "id": ready.tokenizer.pad_token_id},
     }
 

@@ -24,6 +24,7 @@ from truetune.training.record import Record, begun, inputs_of
 from truetune.training.resume import Claim, claim, held
 from truetune.training.rows import Data
 from truetune.training.saving import Saving, held_out_loss, save
+from truetune.training.watch.ranks import sharded
 from truetune.training.watch.watching import watcher
 
 Load = Callable[..., Data]
@@ -125,6 +126,10 @@ def look(trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.
     if place.checkpoint is not None:
         looks.listener.say(f"going on from {place.checkpoint.name}")
         return
+    if how := sharded(trainer.model):
+        looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
+        record.looked(looks.found, skipped=("the audit", "the rehearsal"))
+        return
     with in_turn() as leads:
         if leads:
             with alone():
@@ -154,7 +159,6 @@ def _parts(method: str) -> tuple[Load, Builder]:
         from truetune.training.supervised import supervised
 
         return load, supervised
-    from truetune.training import pairs
-    from truetune.training.preference import preferred
+    from truetune.training import pairs, preference
 
-    return pairs.load, preferred
+    return pairs.load, preference.preferred

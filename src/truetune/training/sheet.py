@@ -58,11 +58,11 @@ SET = frozenset((
     "training.warmup_steps", "training.beta", "rehearsal", "watch.prompts",
 ))  # fmt: skip
 """What every sheet sets; of the rest, what is not its default"""
-EXAMPLES: Mapping[str, Any] = {
+EXAMPLES: dict[str, Any] = {
     "eval_data": "held-out.jsonl", "format": "messages", "map": {"answer": "output"}, "template": "chat.jinja",
     "template_kwargs": {"enable_thinking": False}, "training.adapter": "path/to/adapter", "training.load_in": 4,
     "training.attn_implementation": "sdpa", "training.use_liger_kernel": True, "training.max_steps": 1000,
-    "training.loss_type": "sigmoid", "training.reference": "path/to/model",
+    "training.reference": "path/to/model",
     "training.precompute_ref_log_probs": False, "training.disable_dropout": True, "training.desirable_weight": 1.0,
     "training.undesirable_weight": 1.0, "training.val_size": 0.02, "training.load_best_model_at_end": False,
     "training.metric_for_best_model": "eval_loss", "training.greater_is_better": False, "watch.every": 50,
@@ -71,6 +71,7 @@ EXAMPLES: Mapping[str, Any] = {
     "training.lora.trainable_token_indices": [32000],
 }  # fmt: skip
 """Shown for what is not set and has no default"""
+LOSSES = {"dpo": {"training.loss_type": "sigmoid"}, "kto": {"training.loss_type": "kto"}}
 SHORT: Mapping[str, str] = {
     "model": "Folder of config.json and the weights, or a name in the local hub cache",
     "tokenizer": "Folder of the tokenizer; most often the model's",
@@ -155,7 +156,7 @@ def _values(start: Start, live: set[str], folder: Path) -> dict[str, Any]:
     for path in _shown(spec):
         value = _value(shares if path in SHARES else spec, path)
         if path not in live and value in (None, (), {}):
-            value = EXAMPLES.get(path, _value(BARE, path))
+            value = (EXAMPLES | LOSSES.get(start.name, {})).get(path, _value(BARE, path))
         made[path] = _beside(value, folder) if path in PATHS and path in live else value
     return made
 

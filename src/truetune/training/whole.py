@@ -15,6 +15,7 @@ from truetune.render.folder import OF_TOKENIZER
 
 BESIDE = ("tokenizer.model.v*", "tekken.json", "*.tiktoken", "preprocessor_config.json", "processor_config.json")
 """What a tokenizer or processor is made of, besides `OF_TOKENIZER`"""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ROOM = 64 << 20
 """Bytes for what stands beside the weights"""
 
@@ -79,5 +80,4 @@ def _alive(pid: str) -> bool:
 
 def _full(error: Exception) -> bool:
     """safetensors spells its errors out, and gives no number."""
-    number = getattr(error, "errno", None)
-    return number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error) or "os error 28" in str(error)
+    return getattr(error, "errno", None) in FULL or any(f"os error {code}" in str(error) for code in FULL)

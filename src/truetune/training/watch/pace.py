@@ -37,7 +37,9 @@ class Probe:
     """What small forward passes took."""
 
     row: float
-    """Seconds of a forward pass over a prompt with its reference"""
+    """Seconds of a forward pass over a row of the data"""
+    prompt: float
+    """Seconds of reading a prompt twice, once with its reference"""
     token: float
     """Seconds of one new token for all prompts"""
 
@@ -51,7 +53,7 @@ def size_of(probe: Probe, *, prompts: int, limit: int, needed: int, planned: int
     few, short, needed = min(FEW, prompts), min(SHORT, limit), min(max(needed, SHORT), limit)
     smaller = ((3, prompts, limit), (3, prompts, needed), (2, prompts, needed), (2, few, needed), (2, few, short))
     for least, count, tokens in smaller:
-        cost = 2 * probe.row * count + probe.token * tokens
+        cost = probe.prompt * count + probe.token * tokens
         looks = max(2, int(min(planned, budget * run / cost)))
         if looks >= min(least, planned) and looks * cost <= budget * run:
             break

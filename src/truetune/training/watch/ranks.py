@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed.fsdp import FSDPModule
 
 
 def many() -> bool:
@@ -52,3 +55,17 @@ def sharded(model: torch.nn.Module) -> str:
     if any(hasattr(parameter, "ds_id") for parameter in parameters):
         return "ZeRO 3"
     return "FSDP" if any(type(parameter.data).__name__ == "DTensor" for parameter in parameters) else ""
+
+
+@contextmanager
+def whole(model: torch.nn.Module) -> Iterator[None]:
+    """In here the outermost weights of an FSDP model are together: those that only its own forward pass collects, which
+    an adapter's model goes around. It must have made one such pass before."""
+    if not isinstance(model, FSDPModule):
+        yield
+        return
+    model.unshard()
+    try:
+        yield
+    finally:
+        model.reshard()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from truetune.generation.parsers import Parser, parser_of
 from truetune.generation.scores import score
 from truetune.probe.still import still
 from truetune.training.watch.pace import Probe
+from truetune.training.watch.ranks import whole
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class Speech:
         """The answers to some prompts."""
         if not prompts:
             return []
-        return answers(model, prompts, stops=self.stops, pad=self.pad, max_new_tokens=limit, decode=self.decode,
-                       deadline=deadline)  # fmt: skip
+        with whole(model):
+            return answers(model, prompts, stops=self.stops, pad=self.pad, max_new_tokens=limit, decode=self.decode,
+                           deadline=deadline)  # fmt: skip
 
     def read(self, prompt: Prompt, answer: Answer) -> Sample:
         """An answer with its scores."""
@@ -56,10 +59,12 @@ def speech_of(tokenizer: Any, stops: Sequence[int], parser: str | None) -> Speec
 
 def probe(model: Any, prompts: Sequence[Prompt]) -> Probe:
     """What a row and a new token cost, by two small forward passes, each the second of its kind."""
-    lengths = sorted(len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts)
+    lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
+    middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
     with untouched(model), still(), torch.no_grad():
         model.eval()
-        return Probe(_timed(model, 1, lengths[len(lengths) // 2]), _timed(model, len(prompts), 1))
+        row = _timed(model, 1, middle)
+        return Probe(row, row * read / middle / len(prompts), _timed(model, len(prompts), 1))
 
 
 def _timed(model: Any, rows: int, tokens: int) -> float:

@@ -1,0 +1,58 @@
+"""A checkpoint of `truetune train` is not whole.
+
+## What it does
+Compares the files of a checkpoint with whole.json, which truetune writes into it last, with the size and a digest of
+each file. A `checkpoint-N` of a run (run.json stands in the folder above) that has no whole.json is not whole either;
+nor are weights in the folder of a run that has not ended.
+
+## Why it is bad
+The process was killed, or the disk was full, while the checkpoint was written. Its weights may load and be those of
+two different steps; what resuming needs may be missing or old.
+
+## Example
+```yaml
+lora: [q_proj]
+files: {whole.json: {format: 1, step: 10, files: {optimizer.pt: [20, "00"]}}, optimizer.pt: "0123456789"}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+files: {whole.json: {format: 1, step: 10, files: {optimizer.pt: [10, "42e3751db34b3d102c382fa96db38bbb"]}},
+        optimizer.pt: "0123456789"}
+```
+
+## Fix safety
+Start the same command again: the run puts such a checkpoint aside, and goes on from the last whole one.
+
+## References
+- huggingface/transformers#35782, huggingface/transformers#35525, vllm-project/speculators#739
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checkpoint.run_record import RUN, WHOLE, fault_of, step_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CheckpointRule
+
+REMEDY = "start the same command again: the run goes on from its last whole checkpoint"
+
+
+class CheckpointNotWhole(CheckpointRule):
+    code = "TT930"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found, numbered = self.subject, step_of(self.subject.folder) is not None
+        if found.has(WHOLE) or (numbered and found.run):
+            fault = fault_of(found.folder)
+            if fault is not None:
+                yield self.finding(f"the checkpoint is not whole: {fault}", REMEDY)
+        elif found.has(RUN) and found.run and found.run.get("status") != "finished":
+            yield self.finding(
+                f"the run has not ended ({found.run.get('status')}): its weights here may be cut off",
+                REMEDY,
+                evidence=[f"{found.run.get('step')} of {found.run.get('steps')} steps are in a checkpoint"],
+            )

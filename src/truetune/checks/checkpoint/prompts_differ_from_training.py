@@ -1,0 +1,85 @@
+"""The tokenizer or template makes other prompts than the model was trained on.
+
+## What it does
+Renders and encodes the conversations of contract.json, which truetune wrote when the training began, with the tokenizer
+and template that stand beside the weights (or else with those of the base), and compares text and ids. Also compares
+the special and the stop tokens.
+
+## Why it is bad
+The model is asked in a form that it was not trained on. Answers get worse, or do not end, and no loss shows it. It
+comes from an edited template, from a tokenizer of another revision, or from a library that saved it otherwise.
+
+## Example
+```yaml
+lora: [q_proj]
+tokens: {}
+files:
+  contract.json:
+    {format: 1, tokenizer: {}, templates: {}, template_kwargs: {}, clock: null, special: {}, stops: [],
+     prompts: [{name: 1 turn, messages: [{role: user, content: "Where?"}], text: "User: Where?", ids: [5]}]}
+```
+
+## Use instead
+```yaml
+lora: [q_proj]
+tokens: {}
+files:
+  contract.json:
+    {format: 1, tokenizer: {}, templates: {}, template_kwargs: {}, clock: null, special: {}, stops: [],
+     prompts: [{name: 1 turn, messages: [{role: user, content: "Where is the lighthouse?"}],
+                text: "<|im_start|>user\\nWhere is the lighthouse?<|im_end|>\\n<|im_start|>assistant\\n",
+                ids: [2, 297, 202, 1169, 300, 265, 449, 451, 369, 269, 367, 34, 3, 202, 2, 294, 202]}]}
+```
+
+## Fix safety
+Put the tokenizer and template of the training back. Where the change was meant, train with it.
+
+## References
+- hiyouga/LlamaFactory#7785, huggingface/transformers#42591, Lightning-AI/litgpt#1986
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checkpoint.files import read_object
+from truetune.checkpoint.run_record import CONTRACT, step_of
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+from truetune.errors import TruetuneError
+from truetune.render.served import verify
+
+TOKENIZER = "tokenizer.json"
+
+
+class PromptsDifferFromTraining(CheckpointRule):
+    code = "TT932"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found, base = self.subject, self.subject.base
+        place = found.folder.resolve().parent if step_of(found.folder) is not None else found.folder
+        contract = read_object(place / CONTRACT, [])
+        served = found.folder if found.has(TOKENIZER) else base.folder if base is not None else None
+        if contract is None or served is None or not (served / TOKENIZER).is_file():
+            return
+        try:
+            broken = verify(contract, served, model=self._defaults(served))
+        except TruetuneError as error:
+            yield self.finding(f"the prompts can't be compared: {error}", "see what the message names",
+                               severity="warning")  # fmt: skip
+            return
+        if broken:
+            yield self.finding(
+                f"{served.name} makes other prompts than were trained: {broken[0]}",
+                "put the tokenizer and chat template of the training beside the weights, and serve with them",
+                cases=[Case(text, file=CONTRACT) for text in broken],
+                count=len(broken),
+            )
+
+    def _defaults(self, served: Path) -> Path:
+        """The folder whose generation_config.json counts."""
+        base = self.subject.base
+        bare = not any((served / name).is_file() for name in ("generation_config.json", "config.json"))
+        return base.folder if bare and base is not None else served

@@ -1,0 +1,61 @@
+"""generation_config.json lacks the stop token that was trained.
+
+## What it does
+Compares `eos_token_id` of generation_config.json with the stop token that the run trained (run.json).
+
+## Why it is bad
+`generate` and the serving engines end an answer at the ids of generation_config.json. The model says its stop token,
+nobody listens, and it goes on: it invents the user's next turn, or repeats itself to the limit.
+
+## Example
+```yaml
+llama: 2
+generation_config: {eos_token_id: 2}
+files: {run.json: {format: 1, status: finished, stops: [{token: <|im_end|>, id: 5, trained: true}]}}
+```
+
+## Use instead
+```yaml
+llama: 2
+generation_config: {eos_token_id: [2, 5]}
+files: {run.json: {format: 1, status: finished, stops: [{token: <|im_end|>, id: 5, trained: true}]}}
+```
+
+## Fix safety
+Adding the id is safe: the model says this token at the end of its answers and nowhere else.
+
+## References
+- hiyouga/LlamaFactory#7454, vllm-project/vllm#4180
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+FILE = "generation_config.json"
+
+
+class TrainedStopNotInGenerationConfig(CheckpointRule):
+    code = "TT933"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        value = self.subject.generation_config.get("eos_token_id")
+        listed = self.subject.run.get("stops")
+        if not self.subject.generation_config or not isinstance(listed, list):
+            return
+        known = value if isinstance(value, list) else [value]
+        trained = [stop for stop in listed if isinstance(stop, dict) and stop.get("trained") is True]
+        lost = [stop for stop in trained if stop.get("id") not in known]
+        if lost:
+            ids = ", ".join(str(id) for id in [*(id for id in known if id is not None), *(s.get("id") for s in lost)])
+            yield self.finding(
+                f"answers were trained to end with {lost[0].get('token')} ({lost[0].get('id')}), and {FILE} does not "
+                "stop there",
+                f'write "eos_token_id": [{ids}] into {FILE}',
+                evidence=[f"{FILE} stops at {value}"],
+                cases=[Case(f"eos_token_id: {value}", file=FILE)],
+            )

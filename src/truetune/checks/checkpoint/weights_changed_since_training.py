@@ -1,0 +1,69 @@
+"""The weights are not those that the run wrote.
+
+## What it does
+Compares the files in the folder of a run with the sizes and digests in its run.json. Weights that changed or are gone
+are an error, other files of the model (config.json, adapter_config.json, generation_config.json) a note.
+
+## Why it is bad
+Whatever was measured and written down about the run (losses, samples, the base it belongs to) is about other weights:
+the file was overwritten by another run, cut off while it was copied, or damaged.
+
+## Example
+```yaml
+tensors: {lm_head.weight: {shape: [2, 2], fill: one}}
+files: {run.json: {format: 1, status: finished, files: {model.safetensors: [96, "00"]}}}
+```
+
+## Use instead
+```yaml
+tensors: {lm_head.weight: {shape: [2, 2], fill: one}}
+files: {run.json: {format: 1, status: finished, files: {model.safetensors: [102, "5369a8cbf58b8ab187e52f34ff73b871"]}}}
+```
+
+## Fix safety
+Copy the folder again from where it was trained. The run's last checkpoint holds the same weights, if it is still there:
+the same command with the same folder writes them again.
+
+## References
+- huggingface/diffusers#14769
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checkpoint.run_record import RUN, damages
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+SETTINGS = ("config.json", "adapter_config.json", "generation_config.json")
+
+
+class WeightsChangedSinceTraining(CheckpointRule):
+    code = "TT931"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        run, files = self.subject.run, self.subject.run.get("files")
+        if not self.subject.has(RUN) or run.get("status") != "finished" or not isinstance(files, dict):
+            return
+        weights = {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
+        settings = {name: entry for name, entry in files.items() if name in SETTINGS}
+        changed = list(damages(self.subject.folder, weights))
+        if changed:
+            yield self.finding(
+                f"the weights are not those that the run wrote: {changed[0]}",
+                "copy the folder again from where it was trained, or start the same command there again",
+                cases=[Case(text) for text in changed],
+                evidence=[f"the run ended {run.get('ended')}"],
+                count=len(changed),
+                total=len(weights),
+            )
+        edited = list(damages(self.subject.folder, settings))
+        if edited:
+            yield self.finding(
+                f"settings were changed after the training: {edited[0]}",
+                "make sure that the change was meant",
+                severity="info",
+                cases=[Case(text) for text in edited],
+            )
