@@ -32,7 +32,8 @@ def test_json(text: str, value: Any) -> None:
 @pytest.mark.parametrize(("text", "value"), [
     ("42", "42"), ("3 + 4 = 7.", "7"), ("It costs $1,234.50", "1234.50"), ("-3", "-3"), ("−3", "-3"), ("#### 18", "18"),
     ("about 2e3", "2e3"), ("10,000,000 people", "10000000"), ("1, 2, 3", "3"), ("v2", None), ("none", None), ("", None),
-    ("It is 5-3", "3"), ("90%", "90"), ("\\boxed{12}", "12"),
+    ("It is 5-3", "3"), ("90%", "90"), (".5", "0.5"), ("v1.2", None), ("(1,2,3)", "3"), ("1234,5678", "5678"),
+    ("\\boxed{12}", "12"),
 ])  # fmt: skip
 def test_number(text: str, value: str | None) -> None:
     assert read("number", text) == (None if value is None else Decimal(value))
@@ -44,6 +45,7 @@ def test_number(text: str, value: str | None) -> None:
     ("First, answer A looks right. But the answer is D.", "D"), ("Option C", "C"), ("a", None), ("", None), ("F", None),
     ("A lighthouse stands here.", None), ("The answer is a lighthouse", None), ("Because it is far.", None),
     ("A) Paris", "A"), ("Answer: B\nExplanation: A is far.", "B"), ("选B", "B"),
+    ("B because it is near.", "B"), ("A is right.", "A"), ("the answer is a.", None),
 ])  # fmt: skip
 def test_choice(text: str, value: str | None) -> None:
     assert read("choice", text) == value

@@ -54,9 +54,9 @@ def theirs(name: str) -> Any:
     return AutoTokenizer.from_pretrained(name)
 
 
-def served(name: str, messages: list[dict[str, Any]], tools: list[Any] | None = None) -> list[int]:
+def served(name: str, messages: list[dict[str, Any]], tools: list[Any] | None = None, **more: Any) -> list[int]:
     found: list[int] = theirs(name).apply_chat_template(
-        messages, tools=tools, add_generation_prompt=True, return_dict=False
+        messages, tools=tools, add_generation_prompt=True, return_dict=False, **more
     )
     return found
 
@@ -100,6 +100,17 @@ def test_ids_of_real_tokenizers(tmp_path: Path, family: str) -> None:
         messages, tools = list(GRID.values())[prompt.line - 1]
         assert list(prompt.ids) == served(name, messages[:-1], tools), list(GRID)[prompt.line - 1]
         assert prompt.reference in theirs(name).apply_chat_template(messages, tools=tools, tokenize=False)
+
+
+def test_variables_of_the_template(tmp_path: Path) -> None:
+    name = str(folder("qwen3"))
+    rows = [{"messages": turns(1)}, {"messages": turns(2), "chat_template_kwargs": {"enable_thinking": True}}]
+    first, second = made(
+        spec_of(tmp_path / "a.jsonl", rows, tokenizer=name, template_kwargs={"enable_thinking": False})
+    )
+    assert list(first.ids) == served(name, turns(1)[:-1], enable_thinking=False)
+    assert list(second.ids) == served(name, turns(2)[:-1], enable_thinking=True)
+    assert len(first.ids) > len(served(name, turns(1)[:-1], enable_thinking=True))
 
 
 def test_references_are_what_encode_supervises(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ HEALTHY = {
     "a refrain": "We sing of the sea.\n" + "Roll on, roll on, my sailor boy.\n" * 3,
     "laughter": "Ha ha ha ha ha ha, that is a good one!",
     "code": "for i in range(3):\n    print(i)\nfor j in range(3):\n    print(j)\nreturn [[0, 0], [0, 0], [0, 0]]",
-    "a table": "| name | price |\n|------|-------|\n| fig | 1 |\n| pear | 1 |\n| plum | 1 |\n| lime | 1 |\n| kiwi | 1 |",
+    "a table": "| name | price |\n|------|-------|\n| fig | 1 |\n| pear | 1 |\n| plum | 1 |\n| lime | 1 |\n| nut | 1 |",
     "the rule of a table": "| name | price | shelf |\n|" + "-" * 24 + "|" + "-" * 24 + "|",
     "HTML": "<ul>" + "<li>fig</li><li>pear</li><li>plum</li>" + "</ul></div></div></div></div>",
     "numbers": ", ".join(str(i % 3) for i in range(30)),

@@ -77,6 +77,7 @@ def test_a_key_without_a_value_is_not_set(tmp_path: Path) -> None:
     [
         ("tokeniser: x", "there is no setting tokeniser; did you mean tokenizer?"),
         ("learn: {tool_call: false}", "there is no setting learn.tool_call; did you mean tool_calls?"),
+        ("training: {lora: {alpha: 8}}", "there is no setting training.lora.alpha; did you mean lora_alpha?"),
         ("zzz: 1", "there is no setting zzz; there are data, eval_data, "),
         ("learn: everything", "learn.what: input should be 'assistant', 'last', 'completion' or 'all'"),
         ("learn: [assistant]", "learn: input should be a valid dictionary"),

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from tests.checkpoint import make
 from truetune.checkpoint.checkpoint import read_checkpoint
 from truetune.checkpoint.fingerprint import record_base
+from truetune.checkpoint.run_record import RUN, listing
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merging import merge as command
 from truetune.errors import UsageError
@@ -123,6 +124,17 @@ def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="adapter-on-another-base"):
         merge(adapter, base=other, out=tmp_path / "m", prove=False)
     assert not merge(adapter, out=tmp_path / "m", prove=False).failed
+
+
+def test_a_changed_alpha_is_told_by_the_record(made: Path, tmp_path: Path) -> None:
+    adapter = broken(made, tmp_path / "a")
+    (adapter / RUN).write_text(json.dumps({"format": 1, "status": "finished", "files": listing(adapter)}))
+    assert "changed" not in merge(adapter, out=tmp_path / "m", prove=False).notes[0]
+    make.edit(adapter / "adapter_config.json", lora_alpha=64)
+    assert "adapter_config.json has" in merge(adapter, out=tmp_path / "other", prove=False).notes[0]
+    shutil.copy(made / "kinds" / "adapter_model.safetensors", adapter)
+    with pytest.raises(UsageError, match="weights are not those that the run wrote"):
+        merge(adapter, out=tmp_path / "third", prove=False)
 
 
 def test_a_dead_adapter_is_refused(made: Path, tmp_path: Path) -> None:

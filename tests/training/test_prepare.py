@@ -20,6 +20,7 @@ from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Lora, Training
 from truetune.training import base
+from truetune.training.adapter import adapted
 from truetune.training.prepare import Prepared, prepare
 from truetune.training.tokens import TEXTS, same_ids, tokenizer_of
 
@@ -136,6 +137,25 @@ def test_what_is_named_wrongly_is_said_in_one_line(home: Path, tmp_path: Path) -
     (adapter / "config.json").unlink(missing_ok=True)
     with pytest.raises(UsageError, match="is an adapter"):
         ready(adapter)
+
+
+def test_an_adapter_is_made_as_it_is_described(home: Path) -> None:
+    lora = Lora(r=4, target_modules=("q_proj",), use_dora=True, use_rslora=True, init_lora_weights="olora")
+    found = ready(home, lora=lora).peft
+    assert (found.r, found.target_modules, found.use_dora, found.use_rslora) == (4, {"q_proj"}, True, True)
+    assert found.init_lora_weights == "olora"
+    assert found.trainable_token_indices is None
+
+
+def test_checkpointing_reaches_an_adapter(home: Path) -> None:
+    made = ready(home, lora=Lora(), gradient_checkpointing=True)
+    assert made.model.get_input_embeddings()(torch.tensor([[5]])).requires_grad
+
+
+def test_an_adapter_that_does_not_fit_is_said(home: Path) -> None:
+    made = ready(home, lora=Lora(target_modules=("no_such_layer",)))
+    with pytest.raises(UsageError, match=r"training\.lora"):
+        adapted(made.model, made.peft)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -12,7 +13,8 @@ from tests.auditing.tiny import model as tiny
 from truetune.collate import PaddingCollator, PaddingFreeCollator
 from truetune.demo import TOKENIZER
 from truetune.training.attention import Attention, attention_of, honours_packing
-from truetune.training.collators import MOST, CheaperCollator, collator_of, free
+from truetune.training.collators import MOST, CheaperCollator, UnpackingCollator, collator_of, free
+from truetune.training.head import token_losses
 
 SHAPE = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8,
          "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
@@ -30,10 +32,8 @@ def model(kind: str, **more: Any) -> Any:
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gpt2"])
 def test_attention_keeps_documents_apart(kind: str) -> None:
     more = {"n_embd": 32, "n_head": 4, "n_layer": 2} if kind == "gpt2" else {}
-    assert honours_packing(model(kind, **more)) == (
-        True,
-        "a document in a packed row gets the logits that it gets alone",
-    )
+    honoured, why = honours_packing(model(kind, **more))
+    assert honoured, why
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -73,13 +73,26 @@ def test_each_batch_gets_the_cheaper_layout() -> None:
     assert made([rows[1], rows[1]])["input_ids"].shape == (2, 90)
 
 
+def test_packs_are_taken_apart_for_a_model_that_would_mix_them() -> None:
+    made = model("mamba", state_size=4).eval()
+    pack = {"input_ids": np.arange(3, 15), "labels": np.arange(3, 15), "sources": np.arange(12), "seq_lengths": [7, 5]}
+    alone = [{name: pack[name][part] for name in ("input_ids", "labels")} for part in (slice(0, 7), slice(7, 12))]
+    batch = UnpackingCollator(0)([pack])
+    assert batch["input_ids"].tolist() == [[*range(3, 10)], [*range(10, 15), 0, 0]]
+    assert batch["sources"].tolist() == [[*range(7)], [*range(7, 12), 0, 0]]
+    expected = torch.cat([token_losses(made, PaddingCollator(0)([row])).losses for row in alone])
+    assert torch.allclose(token_losses(made, batch).losses, expected, atol=1e-6)
+    mixed = token_losses(made, PaddingFreeCollator()([pack])).losses
+    assert not torch.allclose(mixed, expected, atol=1e-6)
+
+
 def test_the_collator_follows_the_attention() -> None:
     made = tiny()
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(str(TOKENIZER))
     kinds = {
         PaddingFreeCollator: Attention("flash_attention_2", True, True, ""),
         CheaperCollator: Attention("sdpa", False, True, ""),
-        PaddingCollator: Attention("sdpa", False, False, ""),
+        UnpackingCollator: Attention("sdpa", False, False, ""),
     }
     for kind, attention in kinds.items():
         assert isinstance(collator_of(attention, tokenizer, made), kind)

@@ -274,6 +274,7 @@ def test_what_the_user_passes_to_the_trainer_wins() -> None:
         ("kto", {"training": {"per_device_train_batch_size": 1}}, {}, "1 row has no other; set at least 4"),
         ("kto", {"trainer": {"per_device_train_batch_size": 1}}, {}, "1 row has no other"),
         ("kto", {"trainer": {"train_sampling_strategy": "random"}}, {}, "pairs each row with its neighbours"),
+        ("sft", {"training": {"gradient_accumulation_steps": 0}}, {}, "gradient_accumulation_steps: 0 is too few"),
         ("sft", {"trainer": {"max_length": 5}}, {}, "trainer.max_length: set max_length beside training"),
         ("sft", {"training": {"device_map": "auto"}}, {}, "training puts the model on one device a process"),
         ("sft", {"training": {"assistant_only_loss": True}}, {}, "set learn: assistant"),

@@ -160,6 +160,13 @@ def test_paths_stand_beside_the_file(folder: Path) -> None:
     assert (folder / "runs" / schema.NAME).is_file()
 
 
+def test_a_path_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    assert run("--model", "~/model", "--data", "~/chats.jsonl").exit_code == 0
+    settings = find_settings(None, folder)[0]
+    assert (settings["model"], settings["data"]) == (str(folder / "model"), str(folder / "chats.jsonl"))
+
+
 def test_what_it_needs_and_nobody_to_ask(folder: Path) -> None:
     with pytest.raises(UsageError, match="--model and --data: not given, and there is no terminal to ask at"):
         run()

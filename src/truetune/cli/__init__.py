@@ -20,6 +20,7 @@ from truetune.cli.encoding import encode
 from truetune.cli.learning import demo, explain, rules
 from truetune.cli.planning import plan
 from truetune.cli.rehearsing import rehearse
+from truetune.cli.starting import init
 from truetune.cli.training import train
 from truetune.errors import FindingsError, TruetuneError
 
@@ -75,5 +76,5 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse, train):
+for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse, init, train):
     commands.add_command(command)

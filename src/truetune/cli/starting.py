@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from os.path import expanduser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,9 +80,10 @@ def _asked(
     missing = [option for option, value in (("--model", model), ("--data", data)) if not value]
     if missing:
         raise UsageError(f"{' and '.join(missing)}: not given, and there is no terminal to ask at")
-    settings = {"model": model, "tokenizer": tokenizer or model, "data": data, "eval_data": eval_data}
+    model, tokenizer = expanduser(str(model)), expanduser(str(tokenizer or model))
+    files = {"data": tuple(map(expanduser, data)), "eval_data": tuple(map(expanduser, eval_data))}
     training = {} if out is None else {"output_dir": out}
-    return spec_of({**settings, "training": training}, "command line")
+    return spec_of({"model": model, "tokenizer": tokenizer, **files, "training": training}, "command line")
 
 
 def _start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:

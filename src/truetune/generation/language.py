@@ -12,6 +12,8 @@ from truetune.generation.words import IDEOGRAPHS
 
 LETTERS = 40
 """Fewest letters, where a letter of a script that writes syllables or words with one counts as three"""
+ENOUGH = 4000
+"""Characters of a text that are looked at"""
 PROSE = 0.8
 """Smallest share of letters among the characters of a line that is no code and no table"""
 NAMES = 0.6
@@ -46,7 +48,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 def language(text: str) -> str | None:
     """ISO 639-1; None where the text is short, or code, numbers or names for the most part."""
-    lines = [line for line in _ASIDE.sub(" ", text).splitlines() if _is_prose(line)]
+    lines = [line for line in _ASIDE.sub(" ", text[:ENOUGH]).splitlines() if _is_prose(line)]
     prose = "\n".join(lines)
     if weight(prose) < LETTERS or _is_names(prose):
         return None

@@ -19,11 +19,13 @@ Parser = Callable[[str], Any]
 LONGEST = 100_000
 """Characters of an answer that a pattern is looked for in"""
 _FENCE = re.compile(r"```[\w+-]*\s*\n(.*?)\n?\s*```", re.DOTALL)
-_NUMBER = re.compile(r"[-+−]?(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_LETTER = r"[(\[*_\"'$]*(?:\\(?:boxed|text)\{)*\(?([A-E])\b(?![’'`]|\s[a-z])"
+_NUMBER = re.compile(
+    r"(?:(?<!\w)[-+−])?(?<![\w.])(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?|(?<!\w)[-+−]?\.\d+"
+)
+_LETTER = r"[(\[*_\"'$]*(?:\\(?:boxed|text)\{)*\(?(A(?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[B-E])\b"
 _CHOICES = (
-    re.compile(r"(?:answer|choice|option|答案|选项|选)\W{0,4}(?:is|are|be|是|为|选)?\W{0,4}" + _LETTER, re.IGNORECASE),
-    re.compile(r"\A\s*(?:answer|option)?\W{0,3}" + _LETTER),
+    re.compile(r"(?i:answer|choice|option|答案|选项|选)\W{0,4}(?:is|are|be|是|为|选)?\W{0,4}" + _LETTER),
+    re.compile(r"\A\W{0,3}" + _LETTER),
     re.compile(r"\\boxed\{\W*([A-E])\W*\}"),
 )
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from truetune.errors import SpecError
 from truetune.spec.run import Encoding, Learn, RunSpec, Watch
-from truetune.spec.training import Training
+from truetune.spec.training import Lora, Training
 
 PARTS: dict[str, type[BaseModel]] = {
     "learn": Learn,
@@ -79,6 +79,7 @@ def _problem(kind: str, message: str, place: list[str], found: Any) -> str:
     if kind != "extra_forbidden":
         return f"{name}: {message[:1].lower()}{message[1:]} (found {reprlib.repr(found)})"
     known = PARTS[place[0]].model_fields if place[0] in PARTS and len(place) > 1 else RunSpec.model_fields
+    known = Lora.model_fields if place[:2] == ["training", "lora"] and len(place) > 2 else known
     return f"there is no setting {name}; {_near(place[-1], known)}"
 
 

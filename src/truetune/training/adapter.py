@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from truetune.training.embeddings import token_layers
 from truetune.training.recipe import Choice
 
 
-def adapter_of(lora: Lora | None, model: Any = None, new: list[int] | None = None) -> Any:
+def adapter_of(lora: Lora | None, model: Any, new: Iterable[int] = ()) -> Any:
     """peft's LoraConfig; None without LoRA. Of the embedding, the rows of `new` ids alone are trained and saved."""
     if lora is None:
         return None
@@ -19,13 +20,22 @@ def adapter_of(lora: Lora | None, model: Any = None, new: list[int] | None = Non
 
     given: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value
                              for name, value in lora.model_dump().items() if value != ()}  # fmt: skip
-    ids = {*lora.trainable_token_indices, *(new or ())}
-    whole = any(name in lora.modules_to_save for name in token_layers(model, ())) if model is not None else False
-    if ids and whole:
-        given.pop("trainable_token_indices", None)
-    elif ids and model is not None:
-        given["trainable_token_indices"] = token_layers(model, ids)
+    layers = token_layers(model, {*lora.trainable_token_indices, *new})
+    rows = {name: ids for name, ids in layers.items() if ids and name not in lora.modules_to_save}
+    given["trainable_token_indices"] = rows or None
     return peft.LoraConfig(task_type="CAUSAL_LM", **given)
+
+
+def adapted(model: Any, config: Any) -> Any:
+    """The model with a new adapter; itself where `config` is None. Raises UsageError where it does not fit."""
+    if config is None:
+        return model
+    import peft
+
+    try:
+        return peft.get_peft_model(model, config)
+    except ValueError as error:
+        raise UsageError(f"training.lora does not fit this model: {error}") from None
 
 
 def going_on(model: Any, training: Training, new: list[int]) -> tuple[Any, list[Choice]]:
@@ -36,11 +46,11 @@ def going_on(model: Any, training: Training, new: list[int]) -> tuple[Any, list[
     if not (folder / "adapter_config.json").is_file():
         raise UsageError(f"training.adapter: {folder} holds no adapter_config.json; name the folder of an adapter")
     try:
-        adapted = peft.PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+        made = peft.PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     except (RuntimeError, ValueError, KeyError, OSError) as error:
         raise UsageError(f"training.adapter: {folder} does not fit the base model: {error}") from None
-    held = getattr(adapted.peft_config["default"], "trainable_token_indices", None) or []
+    held = getattr(made.peft_config["default"], "trainable_token_indices", None) or []
     ids = {id for part in held.values() for id in part} if isinstance(held, dict) else set(held)
     if missing := sorted(set(new) - ids):
         raise UsageError(f"training.adapter: {folder} trains no rows for the new ids {missing}; start a new adapter")
-    return adapted, [Choice("adapter", str(folder), "training goes on from it, with its own settings")]
+    return made, [Choice("adapter", str(folder), "training goes on from it, with its own settings")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from truetune.collate import PaddingCollator, PaddingFreeCollator
@@ -35,6 +36,27 @@ class CheaperCollator:
         return PaddingCollator(self.pad_id)(rows)
 
 
+@dataclass(frozen=True)
+class UnpackingCollator:
+    """Takes packs apart and pads their documents, for a model that would mix them. Raises DataError."""
+
+    pad_id: int
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return PaddingCollator(self.pad_id)([document for row in rows for document in documents(row)])
+
+
+def documents(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each document of a packed one."""
+    tokens = len(row["input_ids"])
+    lengths = [int(length) for length in row.get("seq_lengths", (tokens,))]
+    columns = {name: values for name, values in row.items() if name not in ("seq_lengths", "position_ids")}
+    return [
+        {name: values[end - length : end] for name, values in columns.items()}
+        for end, length in zip(accumulate(lengths), lengths, strict=True)
+    ]
+
+
 def free(lengths: Sequence[int], width: int) -> bool:
     """Is a batch of such rows cheaper without padding?"""
     total, padded = sum(lengths), len(lengths) * max(lengths, default=0)
@@ -45,9 +67,9 @@ def free(lengths: Sequence[int], width: int) -> bool:
 
 def collator_of(attention: Attention, tokenizer: Any, model: Any) -> Collate:
     """The collator for a model that attends so."""
+    pad_id = PaddingCollator.of(tokenizer).pad_id
     if not attention.packs:
-        return PaddingCollator.of(tokenizer)
+        return UnpackingCollator(pad_id)
     if attention.varlen:
         return PaddingFreeCollator(varlen=True)
-    config = model.config.get_text_config()
-    return CheaperCollator(PaddingCollator.of(tokenizer).pad_id, int(config.hidden_size))
+    return CheaperCollator(pad_id, int(model.config.get_text_config().hidden_size))

@@ -42,6 +42,9 @@ OURS = {
     "label_names": "truetune names the labels; leave it out",
 }
 """Arguments of trainers that contradict what truetune does before them"""
+COUNTS = (
+    "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs",
+)  # fmt: skip
 WITHOUT_KL = ("apo_zero_unpaired",)
 """Losses of KTO that need no other rows in the batch"""
 
@@ -73,6 +76,9 @@ def _strangers(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(spec: RunSpec, training: Training) -> Iterator[str]:
+    for name in COUNTS:
+        if (count := getattr(training, name)) is not None and count <= 0:
+            yield f"training.{name}: {count} is too few; leave it out"
     by_encode = "packing" in spec.encode.model_fields_set
     packed = spec.encode.packing == "best-fit"
     if training.packing is not None and by_encode and training.packing != packed:

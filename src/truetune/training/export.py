@@ -17,10 +17,12 @@ from typing import Any
 
 import torch
 
+from truetune.checkpoint.bits import PLAIN, floats
 from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
+from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.files import read_object
 from truetune.errors import UsageError
-from truetune.training.gguf_file import GgufFile, compare_tensors, compare_words
+from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
 from truetune.training.merge import DTYPES, FILE, STORED, model_class
 from truetune.training.proof import Asked, Facts, Proof, Rung, Seen, asked_of, facts_in, loaded, look, proved, rung
 from truetune.training.whole import copy_tokenizer, whole
@@ -195,14 +197,9 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
     notes += [f"{len(compared.unknown):,} tensors have no known place in the file"] if compared.unknown else []
     proof = None
     try:
-        proof = _proof(
-            job, lambda: loaded(part, model_class(found), job.device, gguf_file=name), None, f"GGUF, {outtype}"
-        )
+        proof = _proof(job, lambda: _read_back(job, part, name, faults), None, f"GGUF, {outtype}")
     except Exception as error:  # the loader knows some architectures, and raises anything for the others
         notes.append(f"logits not compared: transformers does not read this file ({str(error)[:200]})")
-    if proof and proof.faults and not compared.different:
-        notes.append("every tensor is one of the model's, yet transformers reads another model: rows in another order, "
-                     "other settings in the file, or its reader of GGUF; ask llama.cpp, and export with --no-proof")  # fmt: skip
     size = (part / name).stat().st_size
     facts = (("file", f"{size:,} bytes, {len(file.tensors):,} tensors, {file.value('general.architecture')}"),
              ("compared", f"{compared.equal:,} of {len(found.tensors):,} tensors unpacked and equal, the worst off by "
@@ -210,6 +207,17 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
              ("template, vocabulary, special ids", words))  # fmt: skip
     del file
     return Exported(folder / name, facts, tuple(faults), tuple(notes), proof, 0.0)
+
+
+def _read_back(job: _Job, part: Path, name: str, faults: list[str]) -> Any:
+    """The model that transformers makes of the file, compared with the first one: it turns rows back."""
+    model = loaded(part, model_class(job.model), job.device, gguf_file=name)
+    there = model.state_dict()
+    ours = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
+    text = "transformers reads other values from the file, or its rows in another order"
+    faults += [f"{n}: {text}" for n, t in ours.items()
+               if relative(floats(mapped(t), t.dtype), there[n].float().cpu().numpy()) > COARSE]  # fmt: skip
+    return model
 
 
 def _convert(command: list[str], file: Path) -> None:

@@ -28,8 +28,8 @@ SETTINGS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "attention": lambda name: {"attn_implementation": name},
     "liger": lambda on: {"use_liger_kernel": on},
     "optimizer": lambda name: {"optim": name},
-    "lora": lambda lora: {"lora": lora.model_dump(mode="json", exclude_unset=True), "dtype": None},
-    "load_in": lambda bits: {"load_in": bits, "dtype": None},
+    "lora": lambda lora: {"lora": lora.model_dump(mode="json", exclude_unset=True)},
+    "load_in": lambda bits: {"load_in": bits},
 }
 """Field of memory's Settings -> fields of Training"""
 DOES_NOT_FIT = "run-does-not-fit"

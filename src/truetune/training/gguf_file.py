@@ -94,7 +94,7 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> Compared:
             continue
         ours, theirs = floats(mapped(tensor), tensor.dtype), file.values(place)
         allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE)
-        error = min((_error(form, theirs) for form in _forms(ours, heads)), default=np.inf)
+        error = min((relative(form, theirs) for form in _forms(ours, heads)), default=np.inf)
         if error <= allowed:
             equal, worst = equal + 1, max(worst, error)
         else:
@@ -144,7 +144,7 @@ def _forms(values: NDArray[np.float32], heads: list[int]) -> Iterator[NDArray[np
             yield halves.swapaxes(1, 2).reshape(values.shape)
 
 
-def _error(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> float:
+def relative(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> float:
     """rms of the difference over rms; rows that the file has more are padding"""
     if ours.shape[1:] != theirs.shape[1:] or len(theirs) < len(ours):
         return float("inf")

@@ -51,14 +51,14 @@ def launch(processes: int, config: str | None, arguments: Sequence[str], say: Ca
     say(" ".join(line))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    with _passing_on(), ThreadPoolExecutor(1) as pool:
+    with _passing_on() as passed, ThreadPoolExecutor(1) as pool:
         try:
             pool.submit(_run, line).result()
         except ChildFailedError as error:
             failed = error.failures.get(0) or error.get_first_failure()[1]
-            return _code(failed.exitcode, say)
+            return _code(-passed[0] if passed else failed.exitcode, say)
         except subprocess.CalledProcessError as error:
-            return _code(error.returncode, say)
+            return _code(-passed[0] if passed else error.returncode, say)
     return 0
 
 
@@ -71,14 +71,18 @@ def _run(line: Sequence[str]) -> None:
 
 
 @contextmanager
-def _passing_on() -> Iterator[None]:
+def _passing_on() -> Iterator[list[int]]:
+    """The signals that were passed on."""
+    passed: list[int] = []
+
     def heard(number: int, frame: FrameType | None) -> None:
+        passed.append(number)
         for child in psutil.Process().children():
             child.send_signal(number)
 
     before = {number: signal.signal(number, heard) for number in SIGNALS}
     try:
-        yield
+        yield passed
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -88,6 +92,7 @@ def _code(returned: int, say: Callable[[str], None]) -> int:
     """As a shell gives it: 128 and the number of the signal."""
     if returned >= 0:
         return returned
-    name = signal.Signals(-returned).name
-    say(f"a process was ended by {name}" + (": the machine ran out of memory?" if name == "SIGKILL" else ""))
+    if -returned not in SIGNALS:
+        name = signal.Signals(-returned).name
+        say(f"a process was ended by {name}" + (": the machine ran out of memory?" if name == "SIGKILL" else ""))
     return 128 - returned

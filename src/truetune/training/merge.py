@@ -36,6 +36,8 @@ FILE = "merge.json"
 DTYPES = {"bfloat16": 2, "float32": 4, "float16": 2}
 """Bytes of a value"""
 STORED = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
+OF_THE_RECORD = ("weights-changed-since-training", "adapter-on-another-base")
+"""Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
 Say = Callable[[str], None]
 
 
@@ -86,7 +88,7 @@ def merge(
     Raises UsageError where adapter and base do not belong together, or the base is quantized.
     """
     started = time.perf_counter()
-    found, under = _subjects(Path(adapter), base)
+    found, under, doubts = _subjects(Path(adapter), base)
     chosen = dtype or _stored(under)
     if chosen not in DTYPES:
         raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPES)}")
@@ -105,7 +107,7 @@ def merge(
     with contextlib.suppress(_Failed), whole(folder, size=size) as part:
         say(f"merging {found.folder} into {under.folder} in float32")
         seen = _made(found, under, asked, part, chosen, device, shard)
-        notes = places.fill(part)
+        notes = (*doubts, *places.fill(part))
         there = replace(read_checkpoint(part, base=under.folder), adapter=found)
         say("comparing all values with base and adapter")
         findings = _told(there)
@@ -122,8 +124,8 @@ class _Failed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoint, Checkpoint]:
-    """Adapter and base. Raises UsageError where they can't be merged."""
+def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoint, Checkpoint, tuple[str, ...]]:
+    """Adapter and base, and what the run's record makes doubtful. Raises UsageError where they can't be merged."""
     found = read_checkpoint(adapter, base=base)
     if found.kind != "adapter":
         raise UsageError(f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json")
@@ -136,11 +138,12 @@ def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoi
             f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it would round the "
             "adapter away. Name the folder of the unquantized model with --base, or serve the adapter unmerged"
         )
-    errors = [finding for finding in judge(found) if finding.severity == "error"]
+    told = judge(found)
+    errors = [finding for finding in told if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
         raise UsageError(f"{adapter}: can't be merged into {found.base.folder}:{lines}")
-    return found, found.base
+    return found, found.base, tuple(finding.message for finding in told if finding.rule in OF_THE_RECORD)
 
 
 def _stored(base: Checkpoint) -> str:

@@ -24,9 +24,11 @@ from truetune.training.listen import Listener
 
 MENDED = (
     *("pad-is-stop-token", "pad-missing", "pad-id-outside-embedding", "padding-side", "stop-ids-incomplete"),
-    "truncation-state-persisted",
+    *("truncation-state-persisted", "truncation-cuts-the-terminator", "truncation-leaves-no-label"),
+    "pair-truncated-on-one-side",
 )
-"""Rules on what the preparation of tokenizer and model sets right, or what labels made by place are immune to"""
+"""Rules on what the preparation sets right, what labels made by place are immune to, and what a cut loses: here long
+examples are dropped whole, and counted"""
 GIVEN = 200
 """Rows of the data that an audit is given, at most"""
 BATCHES = 4

@@ -57,6 +57,8 @@ def prepare(spec: RunSpec, training: Training, *, highest: int = 0) -> Prepared:
     choices += aligned(model, tokenizer, stops)
     attention = attention_of(model)
     choices.append(Choice("attention", attention.implementation, attention.why))
+    if not attention.packs and spec.encode.packing != "none":
+        choices.append(Choice("encode.packing", "none", "packs are taken apart: this model would mix their documents"))
     choices += _kernels(model, training)
     if training.adapter is not None:
         model, more = going_on(model, training, new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ def join(spec: RunSpec) -> PartialState:
     except (TypeError, ValueError):
         raise UsageError(f"trainer.ddp_timeout: {spec.trainer['ddp_timeout']}: expected seconds") from None
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=timeout)
+    if state.num_processes > 1:
+        atexit.register(_leave)
     if not state.is_main_process:
         transformers.logging.set_verbosity_error()
         for library in (transformers.logging, datasets):
@@ -131,6 +134,12 @@ class Even(Sampler[int]):
             self.sampler.set_epoch(self.epoch())
         yield from self.sampler
         yield from range(len(self.sampler), len(self))
+
+
+def _leave() -> None:
+    """gloo's threads end with the group, or with a crash of the process."""
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        torch.distributed.destroy_process_group()
 
 
 def _used(spec: RunSpec) -> bool:

@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -39,6 +40,13 @@ ASIDE = ("rehearsal", "watch", "select", "ignore", "fail_on", "data", "eval_data
 ASIDE_TRAINING = ("output_dir", "save_total_limit", "resume_from_checkpoint", "adapter")
 ASIDE_TRAINER = ("output_dir", "report_to", "run_name", "disable_tqdm", "save_total_limit", "logging_dir", "project")
 
+NAMES = {
+    "base": "the base model",
+    "adapter": "the adapter that it starts from",
+    "data": "the data, its tokenizer or template, or the version of truetune",
+    "held out": "the held-out rows",
+}
+
 
 def inputs_of(recipe: Recipe, data: Data, *, processes: int) -> dict[str, Any]:
     """Everything that shapes the weights: a run is taken up again where all of it is the same."""
@@ -51,7 +59,7 @@ def inputs_of(recipe: Recipe, data: Data, *, processes: int) -> dict[str, Any]:
         "data": data.encoded.manifest["key"],
         "held out": sorted(data.held_rows),
         "rows": len(data.train),
-        "base": base_of(recipe.spec),
+        "base": (base := base_of(recipe.spec)) and key_of(base),
         "adapter": _adapter(recipe.spec.training.adapter),
         "processes": processes,
     }
@@ -68,10 +76,10 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any], path: str = "
         mine, other, at = here.get(name), there.get(name), f"{path}{name}"
         if mine == other or (at == "base" and None in (mine, other)):
             continue
-        if isinstance(mine, dict) and isinstance(other, dict) and at != "base":
+        if isinstance(mine, dict) and isinstance(other, dict):
             found += differences(mine, other, "" if at == "settings" else f"{at}.")
-        elif at in ("base", "data", "held out"):
-            found.append({"base": "the base model", "data": "the data", "held out": "the held-out rows"}[at])
+        elif at in NAMES:
+            found.append(NAMES[at])
         else:
             found.append(f"{at} ({other} there, {mine} now)")
     return found
@@ -114,7 +122,7 @@ class Record:
         self.facts |= facts
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
-            body = json.dumps(self.facts, ensure_ascii=False, indent=1, default=str)
+            body = json.dumps(_plain(self.facts), ensure_ascii=False, indent=1, default=str)
             atomic.write(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
 
     def looked(self, looks: Mapping[str, Iterable[Finding]], *, skipped: Iterable[str]) -> None:
@@ -192,6 +200,15 @@ def _losses(state: Any) -> dict[str, float]:
     for entry in state.log_history:
         found |= {name: entry[name] for name in ("loss", "eval_loss", "train_loss") if name in entry}
     return found
+
+
+def _plain(value: Any) -> Any:
+    """nan and the infinities, which JSON does not know, as text"""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

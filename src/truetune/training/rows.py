@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,31 +84,36 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     if not len(table):
         raise DataError(f"{', '.join(spec.data)}: no example is left to train on; see {encoded.folder}/dropped.jsonl")
     numbers = np.asarray(table.with_format("numpy")["row"])
-    held = _held(numbers, 0 if spec.eval_data else spec.training.val_size)
+    held = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
     apart = np.isin(numbers, sorted(held))
+    held_out: Rows | None = None
     if spec.eval_data:
         other = encode(unpacked.model_copy(update={"data": spec.eval_data})).dataset()
         held_out = Rows(other, _alone(range(len(other))))
-    else:
-        held_out = Rows(table, _alone(np.flatnonzero(apart).tolist())) if held else None
+    elif held:
+        held_out = Rows(table, _alone(np.flatnonzero(apart).tolist()))
     kept = np.flatnonzero(~apart).tolist()
     lengths = [len(ids) for ids in table.select_columns(["input_ids"]).select(kept)["input_ids"]]
     packs = _alone(kept)
     if spec.encode.packing != "none":
         packs = [[kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))]
-    return Data(Rows(table, packs), held_out, encoded, len(kept), sum(lengths), held, tuple(_said(spec, held)))
+    choices = tuple(said(spec, held, encoded.manifest))
+    return Data(Rows(table, packs), held_out, encoded, len(kept), sum(lengths), held, choices)
 
 
 def _alone(places: Iterable[int]) -> list[list[int]]:
     return [[i] for i in places]
 
 
-def _said(spec: RunSpec, held: frozenset[int]) -> Iterator[Choice]:
+def said(spec: RunSpec, held: frozenset[int], manifest: Mapping[str, Any]) -> Iterator[Choice]:
+    """What a user should know of the rows."""
+    for notice in manifest["notices"]:
+        yield Choice("data", f"{manifest['counts']['encoded']:,} of {manifest['counts']['rows']:,} rows", notice)
     if held and spec.training.val_size is None:
         yield Choice("training.val_size", len(held), "rows held out, to be evaluated and answered; 0 trains on all")
 
 
-def _held(numbers: Any, size: float | None) -> frozenset[int]:
+def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
     """Some rows, by a hash of their number: the same in every run on the same data."""
     rows = np.unique(numbers).tolist()
     if size is None:

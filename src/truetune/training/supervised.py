@@ -67,10 +67,11 @@ class SupervisedTrainer(Trainer):
     def _even(self, sampler: Any, batch: int) -> Any:
         return even(sampler, self.args, batch, lambda: int(self.state.epoch or 0))
 
-    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
+    def evaluation_loop(self, dataloader: Any, description: str, prediction_loss_only: bool | None = None,
+                        ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval") -> Any:  # fmt: skip
         """transformers' own, with the loss per token."""
         self._evaluated.clear()
-        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        output = super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
         if self._evaluated and output.metrics is not None:
             sums = self.accelerator.reduce(torch.stack(self._evaluated).sum(0), "sum")
             output.metrics[f"{metric_key_prefix}_loss"] = (sums[0] / sums[1].clamp(min=1)).item()

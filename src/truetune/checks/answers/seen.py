@@ -17,7 +17,8 @@ from truetune.checks.recitation.recited import short
 from truetune.generation.looks import Look, Sample, Watched
 
 CHANCE = 0.025
-"""A change that chance makes more often than this is none."""
+"""A change that chance makes more often than this is none; it is shared out among the looks that are compared
+(Bonferroni)."""
 ENOUGH = 8
 """Prompts that an error needs"""
 LATE = 0.5
@@ -95,11 +96,11 @@ def counted(watched: Watched, bad: Bad) -> Seen | None:
     counts = [_count(look, bad) for look in watched.looks]
     if not counts or not counts[-1].of:
         return None
-    last = counts[-1]
-    best = min((count for count in counts[:-1] if count.of), key=lambda count: count.share, default=None)
+    *earlier, last = (count for count in counts if count.of)
+    best = min(earlier, key=lambda count: count.share, default=None)
+    rose = best is not None and risen(best, last) < CHANCE / len(earlier)
     samples = tuple(sample for sample in watched.looks[-1].samples if bad(sample))
-    rose = best is not None and risen(best, last) < CHANCE
-    return Seen(tuple(count for count in counts if count.of), best if rose else None, samples)
+    return Seen((*earlier, last), best if rose else None, samples)
 
 
 def _count(look: Look, bad: Bad) -> Count:

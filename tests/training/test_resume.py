@@ -1,0 +1,146 @@
+"""Runs that were killed, told to end or out of disk go on as if nothing had been; folders that are others' are left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+
+from truetune.checkpoint.run_record import RUN, WHOLE, fault_of
+from truetune.errors import UsageError
+from truetune.training.record import differences
+from truetune.training.resume import LOCK, claim, held
+from truetune.training.saving import mark
+
+CASES = ("lora:save8", "lora:step7", "lora:sigint5", "lora:full8", "dpo:step6")
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What became of each case. More of them: `python -m tests.training.killed FOLDER CASE...`"""
+    folder = tmp_path_factory.mktemp("killed")
+    cache = {"TRUETUNE_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "tests.training.killed", str(folder), *CASES]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **cache}, check=False)
+    assert done.returncode == 0, done.stderr
+    return {found["case"]: found for found in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_run_goes_on_as_if_it_had_never_stopped(case: str, compared: dict[str, dict[str, Any]]) -> None:
+    found = compared[case]
+    assert found["second"] == 0, found["said"]
+    assert found["log"], found["entries"]
+    assert found["weights"]
+    steps = [entry["step"] for entry in found["entries"] if "loss" in entry]
+    assert steps == [1, 3, 6, 9, 12]
+    assert {"eval_loss", "step", "epoch"} <= {name for entry in found["entries"] for name in entry}
+
+
+def test_a_checkpoint_that_was_being_written_is_not_taken(compared: dict[str, dict[str, Any]]) -> None:
+    found = compared["lora:save8"]
+    assert (found["first"], found["left"]) == (-9, ["checkpoint-4", "checkpoint-8"])
+    assert "checkpoint-8 is not whole (it has no whole.json" in found["said"]
+    assert "going on from checkpoint-4" in found["said"]
+
+
+def test_ctrl_c_saves(compared: dict[str, dict[str, Any]]) -> None:
+    found = compared["lora:sigint5"]
+    assert (found["first"], found["status"], found["left"]) == (130, "interrupted", ["checkpoint-4", "checkpoint-5"])
+    assert "stopping after this step" in found["complaint"]
+    assert "the same command goes on from there" in found["complaint"]
+    assert "going on from checkpoint-5" in found["said"]
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(compared: dict[str, dict[str, Any]]) -> None:
+    found = compared["lora:full8"]
+    assert (found["first"], found["status"], found["left"]) == (1, "failed", ["checkpoint-4"])
+    assert "checkpoint-8: the checkpoint could not be written" in found["complaint"]
+    assert "checkpoint-4 is whole, and the same command goes on from it" in found["complaint"]
+
+
+def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "training") -> Path:
+    """The folder of a run with some whole checkpoints."""
+    for step in steps:
+        checkpoint = folder / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "optimizer.pt").write_bytes(b"state" * 100)
+        mark(checkpoint, resumes=True)
+    files: dict[str, Any] = {}
+    facts = {"format": 1, "status": status, "inputs": inputs, "step": 0, "resumed": [], "ended": "now", "files": files}
+    (folder / RUN).write_text(json.dumps(facts), encoding="utf-8")
+    return folder
+
+
+def test_a_new_folder_begins(tmp_path: Path) -> None:
+    with held(tmp_path / "new"):
+        assert claim(tmp_path / "new", {"rows": 1}).checkpoint is None
+
+
+def test_a_strangers_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(UsageError, match=r"holds thesis\.tex and no run\.json.*-o"):
+        claim(tmp_path, {"rows": 1})
+
+
+def test_another_run_is_left_alone(tmp_path: Path) -> None:
+    there = {"settings": {"training": {"learning_rate": 0.1}}, "base": "a", "data": "x"}
+    here = {"settings": {"training": {"learning_rate": 0.2}}, "base": "b", "data": "x"}
+    a_run(tmp_path, there, 4)
+    with pytest.raises(UsageError, match=r"the base model; training\.learning_rate \(0\.1 there, 0\.2 now\).*-o"):
+        claim(tmp_path, here)
+    assert differences(here | {"base": None}, there) == ["training.learning_rate (0.1 there, 0.2 now)"]
+
+
+def test_what_is_not_whole_is_put_aside(tmp_path: Path) -> None:
+    inputs = {"rows": 1}
+    a_run(tmp_path, inputs, 4, 8, 10, 12)
+    (tmp_path / "checkpoint-12" / WHOLE).unlink()
+    (tmp_path / "checkpoint-10" / "optimizer.pt").write_bytes(b"other" * 100)
+    found = claim(tmp_path, inputs)
+    assert found.checkpoint == tmp_path / "checkpoint-8"
+    assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == [
+        "checkpoint-4", "checkpoint-8", "damaged-checkpoint-10"
+    ]  # fmt: skip
+    assert [note.partition(" (")[0] for note in found.notes] == [
+        "checkpoint-12 is not whole", "checkpoint-10 is damaged"
+    ]  # fmt: skip
+
+
+def test_every_change_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
+    checkpoint = a_run(tmp_path, {}, 4) / "checkpoint-4"
+    assert fault_of(checkpoint) is None
+    (checkpoint / "optimizer.pt").write_bytes(b"state" * 99)
+    assert fault_of(checkpoint) == "optimizer.pt has 495 bytes, 500 were written"
+    (checkpoint / "optimizer.pt").unlink()
+    assert fault_of(checkpoint) == "optimizer.pt is not there"
+
+
+def test_a_run_that_has_ended_is_not_trained_again(tmp_path: Path) -> None:
+    a_run(tmp_path, {"rows": 1}, 4, status="finished")
+    assert claim(tmp_path, {"rows": 1}).finished
+
+
+def test_lost_weights_are_made_again(tmp_path: Path) -> None:
+    a_run(tmp_path, {"rows": 1}, 4, status="finished")
+    run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
+    (tmp_path / RUN).write_text(json.dumps(run | {"files": {"model.safetensors": [3, "00"]}}), encoding="utf-8")
+    found = claim(tmp_path, {"rows": 1})
+    assert (found.finished, found.checkpoint) == (False, tmp_path / "checkpoint-4")
+
+
+def test_one_process_a_folder(tmp_path: Path) -> None:
+    with (
+        filelock.FileLock(tmp_path / LOCK, is_singleton=False),
+        pytest.raises(UsageError, match="another process trains there"),
+        held(tmp_path),
+    ):
+        pass
+
+
