@@ -1,9 +1,9 @@
 """Runs that are stopped and started again: `python -m tests.training.killed FOLDER CASE...` prints a line of JSON each.
 
-A CASE is KIND:WHEN. KIND is lora, full or dpo; WHEN is what happens in the first run: step7 (killed after step 7),
-save8 (killed while checkpoint-8 is written), sigint5 and sigterm5 (told to end in step 5), twice5 (told so two times),
-full8 (no room for checkpoint-8), end (killed after the last step). Each run is a process of its own, forked from this
-one, in which nothing has been trained.
+A CASE is KIND:WHEN+WHEN... KIND is lora, full or dpo; WHEN is what happens in the first run, in the second, and so on;
+in the one after the last nothing does. step7: it is killed after step 7. save8: while checkpoint-8 is written. sigint5,
+sigterm5: it is told to end in step 5; twice5: two times. full8: there is no room for checkpoint-8. end: it is killed
+after the last step. Each run is a process of its own, forked from this one, in which nothing has been trained.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import sys
 import traceback
@@ -28,6 +27,7 @@ import trl  # noqa: F401
 import truetune
 from tests.auditing import tiny
 from tests.checkpoint import make
+from truetune.checkpoint.run_record import checkpoints
 
 STEPS = 12
 ROOM = 4096
@@ -97,7 +97,6 @@ def run(root: Path, folder: Path, kind: str, when: str = "") -> tuple[int, str]:
             truetune.train(**settings(kind, root, folder), force=True, callbacks=[Trouble(when)])
         except KeyboardInterrupt as error:
             code = 128 + getattr(error, "signal", 2)
-            print(error)
         except BaseException:
             code = 1
             traceback.print_exc()
@@ -111,28 +110,28 @@ def log(folder: Path) -> list[dict[str, float]]:
     """The log of a run, without what depends on the clock."""
     entries = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
     clocked = ("runtime", "_per_second")
-    return [{k: v for k, v in entry.items() if not k.endswith(clocked)} for entry in entries if "train_loss" not in entry]
+    return [
+        {k: v for k, v in entry.items() if not k.endswith(clocked)} for entry in entries if "train_loss" not in entry
+    ]
 
 
 def compared(root: Path, case: str) -> dict[str, Any]:
     """A run that was stopped and started again, against one that was not."""
-    kind, when = case.split(":")
-    whole, folder = root / f"{kind}-whole", root / f"{kind}-{when}"
+    kind, troubles = case.split(":")
+    whole, folder = root / f"{kind}-whole", root / case.replace(":", "-")
     if not whole.exists():
         code, said = run(root, whole, kind)
         assert code == 0, said
-    first, complaint = run(root, folder, kind, when)
-    status = json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"]
-    left = sorted(path.name for path in folder.glob("checkpoint-*"))
-    second, said = run(root, folder, kind)
+    runs = []
+    for when in (*troubles.split("+"), ""):
+        code, said = run(root, folder, kind, when)
+        status = json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"]
+        left = [path.name for path in checkpoints(folder)]
+        runs.append({"code": code, "status": status, "left": left, "said": said})
     weights = "model.safetensors" if kind == "full" else "adapter_model.safetensors"
-    same = second == 0 and (folder / weights).read_bytes() == (whole / weights).read_bytes()
-    entries = log(folder) if second == 0 else []
-    found = {"case": case, "first": first, "second": second, "status": status, "left": left, "complaint": complaint,
-             "said": said, "weights": same, "log": entries == log(whole), "entries": entries}  # fmt: skip
-    if same:
-        shutil.rmtree(folder)
-    return found
+    same = (folder / weights).is_file() and (folder / weights).read_bytes() == (whole / weights).read_bytes()
+    entries = log(folder) if same else []
+    return {"case": case, "runs": runs, "weights": same, "log": entries == log(whole), "entries": entries}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from truetune.training.rows import Rows
 from truetune.training.supervised import SupervisedTrainer
 from truetune.training.watch.losses import SourceLosses
 
-CASES = tuple(product(("full", "lora"), (False, True), (1, 2)))
+CASES = (*product(("full",), (False, True), (1, 2)), ("lora", False, 2), ("lora", True, 1))
 """(what is trained, packed?, accumulation)"""
 NAMES = ["/".join(map(str, case)) for case in CASES]
 ROWS, HELD_OUT, BATCH = 9, 5, 4

@@ -81,8 +81,12 @@ def test_losses_and_gradients_are_the_models_own(kind: str) -> None:
     made, batch = model(kind), PaddingCollator(0)(rows())
     own = made(**batch).loss
     ours = mean(made, batch)
-    assert abs(float(own - ours)) < 3e-6
+    assert abs(own.item() - ours.item()) < 3e-6
     same(gradients(made, own), gradients(made, ours), 1e-6)
+
+
+def test_a_head_in_16_bits_is_fused() -> None:
+    assert fuse(model("gemma2").to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "granite", "cohere", "mixtral"])
@@ -92,12 +96,13 @@ def test_a_fused_head_gives_the_same(kind: str) -> None:
     before = gradients(made, expected)
     assert fuse(made)
     found = mean(made, batch)
-    assert abs(float(expected - found)) < 3e-6
+    assert abs(expected.item() - found.item()) < 3e-6
     same(before, gradients(made, found), 3e-6)
 
 
-def test_a_head_that_cannot_be_fused_stays_as_it_was() -> None:
-    made, batch = model(), PaddingCollator(0)(rows())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_head_that_cannot_be_fused_stays_as_it_was(dtype: torch.dtype) -> None:
+    made, batch = model().to(dtype), PaddingCollator(0)(rows())
     made.config.logit_scale = 0.5
     """Of which Llama's own forward knows nothing, and TRL's does"""
     expected = token_losses(made, batch).losses

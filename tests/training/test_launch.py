@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner
 
 from tests.auditing import tiny
@@ -105,7 +104,7 @@ def test_a_run_of_two_processes_is_interrupted_and_goes_on(tmp_path: Path) -> No
     settings = {
         "model": "model", "tokenizer": "model", "data": ["rows.jsonl"], "max_length": 128, "rehearsal": False,
         "watch": {"prompts": 0}, "ignore": ["stop-ids-incomplete"],
-        "training": {"max_steps": 100_000, "save_steps": 100_000, "eval_strategy": "no", "val_size": 0},
+        "training": {"max_steps": 600, "save_steps": 600, "eval_strategy": "no", "val_size": 0},
     }  # fmt: skip
     (tmp_path / "truetune.yaml").write_text(json.dumps(settings))
     line = [sys.executable, "-m", "truetune", "train", "truetune.yaml", "-o", "out", "--launch", "2", "--force"]

@@ -213,10 +213,16 @@ def test_wanted_and_unwanted_answers_are_spread_evenly(base: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("count", "batch"), [(8, 4), (9, 4), (7, 4), (2, 4), (40, 2)])
 def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None:
-    found = neighbours(count, batch)
+    found = neighbours(np.full(count, 5), np.full(count, 5), batch, 10)
     places = np.arange(count)
     assert (found != places).all()
     assert ((found // batch == places // batch) | (count % batch == 1) & (places == count - 1)).all()
+
+
+def test_a_neighbour_has_room_behind_the_prompt() -> None:
+    prompts, answers = np.array([2, 8, 2, 2]), np.array([7, 1, 2, 8])
+    assert neighbours(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
+    assert neighbours(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
 
 
 @pytest.mark.slow

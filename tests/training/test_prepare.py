@@ -164,7 +164,7 @@ def test_quantized_weights_need_a_gpu(home: Path) -> None:
         ready(home, lora=Lora(), load_in=4)
 
 
-@pytest.mark.parametrize("name", ["qwen3", "llama3.1-instruct", "mistral-7b-v0.3", "smollm2", "deepseek-r1", "gpt2"])
+@pytest.mark.parametrize("name", ["mistral-7b-v0.3", "smollm2", "gpt2"])
 def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(name: str, tmp_path: Path) -> None:
     probes = prepared(RunSpec(tokenizer=str(folder(name))))
     tokenizer, _ = tokenizer_of(probes, RunSpec())

@@ -18,7 +18,7 @@ from truetune.training.record import differences
 from truetune.training.resume import LOCK, claim, held
 from truetune.training.saving import mark
 
-CASES = ("lora:save8", "lora:step7", "lora:sigint5", "lora:full8", "dpo:step6")
+CASES = ("lora:full8+save8+sigint10", "dpo:step6")
 
 
 @pytest.fixture(scope="module")
@@ -35,34 +35,27 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
 @pytest.mark.parametrize("case", CASES)
 def test_the_run_goes_on_as_if_it_had_never_stopped(case: str, compared: dict[str, dict[str, Any]]) -> None:
     found = compared[case]
-    assert found["second"] == 0, found["said"]
+    last = found["runs"][-1]
+    assert (last["code"], last["status"]) == (0, "finished"), last["said"]
     assert found["log"], found["entries"]
     assert found["weights"]
-    steps = [entry["step"] for entry in found["entries"] if "loss" in entry]
-    assert steps == [1, 3, 6, 9, 12]
-    assert {"eval_loss", "step", "epoch"} <= {name for entry in found["entries"] for name in entry}
+    assert [entry["step"] for entry in found["entries"] if "loss" in entry] == [1, 3, 6, 9, 12]
+    assert [entry["step"] for entry in found["entries"] if "eval_loss" in entry] == [4, 8, 12]
 
 
-def test_a_checkpoint_that_was_being_written_is_not_taken(compared: dict[str, dict[str, Any]]) -> None:
-    found = compared["lora:save8"]
-    assert (found["first"], found["left"]) == (-9, ["checkpoint-4", "checkpoint-8"])
-    assert "checkpoint-8 is not whole (it has no whole.json" in found["said"]
-    assert "going on from checkpoint-4" in found["said"]
-
-
-def test_ctrl_c_saves(compared: dict[str, dict[str, Any]]) -> None:
-    found = compared["lora:sigint5"]
-    assert (found["first"], found["status"], found["left"]) == (130, "interrupted", ["checkpoint-4", "checkpoint-5"])
-    assert "stopping after this step" in found["complaint"]
-    assert "the same command goes on from there" in found["complaint"]
-    assert "going on from checkpoint-5" in found["said"]
-
-
-def test_a_full_disk_leaves_the_checkpoint_before(compared: dict[str, dict[str, Any]]) -> None:
-    found = compared["lora:full8"]
-    assert (found["first"], found["status"], found["left"]) == (1, "failed", ["checkpoint-4"])
-    assert "checkpoint-8: the checkpoint could not be written" in found["complaint"]
-    assert "checkpoint-4 is whole, and the same command goes on from it" in found["complaint"]
+def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, dict[str, Any]]) -> None:
+    full, killed, told, last = compared["lora:full8+save8+sigint10"]["runs"]
+    assert (full["code"], full["status"], full["left"]) == (1, "failed", ["checkpoint-4"])
+    assert "checkpoint-8: the checkpoint could not be written" in full["said"]
+    assert "checkpoint-4 is whole, and the same command goes on from it" in full["said"]
+    assert "going on from checkpoint-4" in killed["said"]
+    assert (killed["code"], killed["status"], killed["left"]) == (-9, "training", ["checkpoint-4", "checkpoint-8"])
+    assert "checkpoint-8 is not whole (it has no whole.json" in told["said"]
+    assert "going on from checkpoint-4" in told["said"]
+    assert (told["code"], told["status"], told["left"]) == (130, "interrupted", ["checkpoint-8", "checkpoint-10"])
+    assert "stopping after this step" in told["said"]
+    assert "stopped after step 10: the same command goes on from there" in told["said"]
+    assert "going on from checkpoint-10" in last["said"]
 
 
 def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "training") -> Path:
@@ -127,6 +120,19 @@ def test_a_run_that_has_ended_is_not_trained_again(tmp_path: Path) -> None:
     assert claim(tmp_path, {"rows": 1}).finished
 
 
+def test_other_versions_are_said(tmp_path: Path) -> None:
+    a_run(tmp_path, {"rows": 1}, 4)
+    run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
+    (tmp_path / RUN).write_text(json.dumps(run | {"versions": {"torch": "0.1"}}), encoding="utf-8")
+    assert claim(tmp_path, {"rows": 1}).notes[0].startswith("since the run began: torch 0.1 -> ")
+
+
+def test_a_record_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / RUN).write_text('{"format": 1}', encoding="utf-8")
+    with pytest.raises(UsageError, match="is not what truetune wrote"):
+        claim(tmp_path, {"rows": 1})
+
+
 def test_lost_weights_are_made_again(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4, status="finished")
     run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
@@ -142,5 +148,3 @@ def test_one_process_a_folder(tmp_path: Path) -> None:
         held(tmp_path),
     ):
         pass
-
-

@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from torch.utils.data import RandomSampler
 
 from tests.training import ranks
+from truetune.training.processes import even
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,10 +22,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray
     """What `ranks` finds in one process, and in two."""
     folder = tmp_path_factory.mktemp("ranks")
     line = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "tests.training.ranks"]
-    with subprocess.Popen(
-        [sys.executable, "-m", *line, str(folder / "2.npz")], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    ) as two:  # fmt: skip
+    line = [sys.executable, "-m", *line, str(folder / "2.npz")]
+    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as two:
         ranks.main(folder / "1.npz")
         said, _ = two.communicate()
     assert two.returncode == 0, said
@@ -52,3 +53,21 @@ def test_one_process_goes_first_and_may_be_alone(both: tuple[dict[str, np.ndarra
     assert both[1]["alone"].tolist() == [1, 2]
     assert both[1]["outcomes"].tolist() == ["ZeroDivisionError", "Elsewhere"]
     assert both[0]["outcomes"].tolist() == ["ZeroDivisionError"]
+
+
+def test_shares_are_even_and_nothing_is_counted_twice() -> None:
+    epoch = [0]
+    args = SimpleNamespace(world_size=2, dataloader_drop_last=False, seed=3, data_seed=None)
+    rows = ranks.rows(ranks.ROWS, False)
+    sampler = even(RandomSampler(rows), args, 2, lambda: epoch[0])
+    first = list(sampler)
+    assert len(first) == len(sampler) == 12
+    assert sorted(first) == list(range(12))
+    assert first[ranks.ROWS :] == [9, 10, 11]
+    assert list(sampler) == first
+    epoch[0] = 1
+    assert list(sampler) != first
+    assert all((rows[number]["labels"] == -100).all() for number in first[ranks.ROWS :])
+    assert len(list(rows)) == ranks.ROWS
+    alone = RandomSampler(rows)
+    assert even(alone, SimpleNamespace(world_size=1, dataloader_drop_last=False), 2, lambda: 0) is alone

@@ -37,7 +37,7 @@ alone = callback.speech.ask(model, prompts(), LIMIT, inf)
 mesh = init_device_mesh("cpu", (2,))
 for part in (*model.get_base_model().model.layers, model):
     fully_shard(part, mesh=mesh)
-probe(model, prompts())
+probe(callback.speech, model, prompts())
 together = [callback.speech.ask(model, prompts(), LIMIT, inf)]
 ids = torch.tensor([prompts()[0].ids])
 model(input_ids=ids, labels=ids).loss.backward()

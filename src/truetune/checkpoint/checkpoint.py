@@ -41,7 +41,8 @@ class Checkpoint:
     tokenizer_config: Mapping[str, Any]
     trainer_state: Mapping[str, Any]
     record: Mapping[str, Any]
-    """What truetune wrote on the data that were trained on: manifest.json, of this folder or the one above"""
+    """What truetune wrote on the data that were trained on: manifest.json, of this folder or the one above, or the part
+    `data` of run.json"""
     faults: tuple[Fault, ...]
     """Of all files"""
     base: Checkpoint | None = None
@@ -186,4 +187,5 @@ def _record(folder: Path) -> dict[str, Any]:
         found = read_object(place / RECORD, [])
         if found is not None and isinstance(found.get("inputs"), dict):
             return found
-    return {}
+    data = read_run(folder).get("data")
+    return data if isinstance(data, dict) and isinstance(data.get("inputs"), dict) else {}

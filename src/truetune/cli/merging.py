@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,13 +50,14 @@ def merge(adapter: str, no_proof: bool, **options: Any) -> int:
       truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
-    _quietly()
     from truetune.checks.report import Report
     from truetune.report.merged import render_merged
     from truetune.report.terminal import render_report
     from truetune.spec.run import RunSpec
     from truetune.training.merge import merge as run
+    from truetune.training.proof import quiet
 
+    quiet()
     made = run(adapter, prove=not no_proof, say=say, **options)
     render_report(Report(spec=RunSpec(), findings=made.findings, seconds=made.seconds), console(), quiet=True)
     render_merged(made, console())
@@ -89,10 +89,11 @@ def export(model: str, no_proof: bool, **options: Any) -> int:
       truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
       truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
     """
-    _quietly()
     from truetune.report.merged import render_exported
     from truetune.training.export import export as run
+    from truetune.training.proof import quiet
 
+    quiet()
     made = run(model, options.pop("out"), prove=not no_proof, say=say, **options)
     render_exported(made, console())
     return int(made.failed)
@@ -149,11 +150,3 @@ def _write(path: str, text: str) -> None:
         atomic.write(Path(path).resolve(), text.encode())
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror}") from None
-
-
-def _quietly() -> None:
-    """Bars of transformers on a terminal alone."""
-    if not sys.stderr.isatty():
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -99,5 +99,5 @@ def _spelled(param: click.Parameter, value: Any) -> list[str]:
     """A parameter as on a command line."""
     if isinstance(param, click.Argument) or value is True:
         return [value if value is not True else param.opts[-1]]
-    values = value if param.multiple else [value]  # type: ignore[attr-defined]
+    values = value if param.multiple else [value]
     return [text for item in values for text in (param.opts[-1], str(item))]

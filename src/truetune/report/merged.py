@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.report.text import visible
+from truetune.report.text import many, visible
 
 if TYPE_CHECKING:
     from truetune.training.export import Exported
@@ -45,7 +45,8 @@ def render_proof(proof: Proof | None, console: Console) -> None:
     if proof is None:
         return
     what = "what training changed in the logits" if proof.against_base else "the logits"
-    _say(console, f"{proof.prompts} prompts, {proof.tokens} places; {what}: {proof.effect:.3g} (root mean square)")
+    asked = f"{many(proof.prompts, 'prompt')}, {many(proof.tokens, 'place')}"
+    _say(console, f"{asked}; {what}: {proof.effect:.3g} (root mean square)")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for title in ("of it there", "cosine", "max off", "same answers", "template", "ids"):

@@ -74,7 +74,7 @@ class Watch(_Part):
     budget: float = Field(default=0.03, gt=0, le=1)
     """The share of the run's time that the looks may take; there are fewer of them where they would take more."""
     parser: str | None = None
-    """How an answer is read: json, number, choice, regex:PATTERN, or python:module.function."""
+    """How an answer is read: json, json-schema:FILE, number, choice, regex:PATTERN, or python:module.function."""
     stop_on: Severity | None = None
     """A finding of at least this severity ends the run early."""
 

@@ -55,8 +55,9 @@ def launch(processes: int, config: str | None, arguments: Sequence[str], say: Ca
         try:
             pool.submit(_run, line).result()
         except ChildFailedError as error:
-            failed = error.failures.get(0) or error.get_first_failure()[1]
-            return _code(-passed[0] if passed else failed.exitcode, say)
+            codes = [error.failures[rank].exitcode for rank in sorted(error.failures)]
+            failed = next((code for code in codes if code > 0), codes[0])
+            return _code(-passed[0] if passed else failed, say)
         except subprocess.CalledProcessError as error:
             return _code(-passed[0] if passed else error.returncode, say)
     return 0

@@ -83,7 +83,7 @@ def merge(
     peft merges in float32, and the sum is rounded once, to `dtype` (the base's where None). The same prompts are asked
     of the adapter on its base, of the merged model, and of what was read back from the disk. The folder (`out`, else
     ADAPTER-merged) appears at the end, with merge.json in it; where the model is not what base and adapter make, or
-    the proof fails, nothing is left there and `failed` says so. The same merge is not made again.
+    the proof fails, nothing is left there and `failed` says so. The same merge, proved, is not made again.
 
     Raises UsageError where adapter and base do not belong together, or the base is quantized.
     """
@@ -96,7 +96,8 @@ def merge(
     record = {"format": 1, "truetune": truetune.__version__, "adapter": fingerprint(found), "base": fingerprint(under),
               "settings": dict(found.adapter_config), "dtype": chosen}  # fmt: skip
     before = read_object(folder / FILE, []) or {}
-    if before and all(before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype")):
+    same = all(before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype"))
+    if before and same and (before.get("proof") or not prove):
         there = replace(read_checkpoint(folder, base=under.folder), adapter=found)
         return Merged(folder, found.folder, under.folder, chosen, there.manifest, _told(there), None,
                       ("made before, of the same files",), time.perf_counter() - started, reused=True)  # fmt: skip
@@ -132,6 +133,8 @@ def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoi
     if found.base is None:
         raise UsageError(f"{adapter}: its base {found.base_name or '(not named)'} is not on this machine; "
                          "name its folder with --base")  # fmt: skip
+    if not found.tensors and found.weights.pickled:
+        raise UsageError(f"{adapter}: its weights are a pickle, which is not opened; save it again as safetensors")
     method = (found.base.config.get("quantization_config") or {}).get("quant_method")
     if found.base.config.get("quantization_config"):
         raise UsageError(

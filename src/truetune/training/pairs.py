@@ -50,6 +50,12 @@ class Preferences(Rows):
             columns |= {"completion_ids": answers[0], "label": labels.take(arrow.array(documents[:, 0]))}
         return datasets.Dataset(arrow.table(columns))
 
+    def neighbours(self, batch: int, limit: int) -> NDArray[np.int64]:
+        """(rows,) the verdict whose answer stands for an answer to another question."""
+        flat, documents = _Flat.of(self.table), np.array(self.packs)[:, 0]
+        prompts, answers = flat.starts - flat.offsets[:-1], flat.offsets[1:] - flat.starts
+        return neighbours(prompts[documents], answers[documents], batch, limit)
+
 
 def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     """Encode `data` (and `eval_data`) through the cache. Raises DataError where nothing is left to train on.
@@ -75,13 +81,21 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     return Data(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
 
 
-def neighbours(count: int, batch: int) -> NDArray[np.int64]:
-    """(rows,) whose answer stands for an answer to another question (KTO's KL term): the row before, within a batch."""
+def neighbours(prompts: NDArray[np.int64], answers: NDArray[np.int64], batch: int, limit: int) -> NDArray[np.int64]:
+    """(rows,) whose answer stands for an answer to another question (KTO's KL term): of the rows of a batch the one
+    before, or where that would be longer than `limit` behind the prompt, the next one before it that is not.
+
+    `prompts`, `answers`: (rows,) lengths in tokens.
+    """
+    count = len(prompts)
     places = np.arange(count)
-    first = places % batch == 0
-    last = np.minimum(places + batch, count) - 1
-    found = np.where(first, last, places - 1)
-    return np.where(found == places, np.maximum(places - 1, 0), found)
+    first, last = places // batch * batch, np.minimum(places // batch * batch + batch, count) - 1
+    found = np.where(places == first, last, places - 1)
+    found = np.where(found == places, np.maximum(places - 1, 0), found)
+    for i in np.flatnonzero(prompts + answers[found] > limit).tolist():
+        others = [*range(i - 1, first[i] - 1, -1), *range(last[i], i, -1)]
+        found[i] = next((k for k in others if prompts[i] + answers[k] <= limit), found[i])
+    return found
 
 
 class _Flat(NamedTuple):

@@ -12,29 +12,35 @@ import datasets
 import pyarrow as arrow
 import torch
 import transformers
-import trl
 from packaging.specifiers import SpecifierSet
-from trl.trainer.dpo_config import DPOConfig
-from trl.trainer.dpo_trainer import DPOTrainer
-from trl.trainer.kto_config import KTOConfig
-from trl.trainer.kto_trainer import KTOTrainer
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.batches import peek
 from truetune.probe.ready import ready
 from truetune.render.rendering import IGNORED
 from truetune.training.arguments import arguments
-from truetune.training.pairs import Preferences, neighbours
+from truetune.training.pairs import Preferences
 from truetune.training.prepare import Prepared
 from truetune.training.recipe import Recipe, arguments_of
 from truetune.training.rows import Data
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)
-    from trl.experimental.orpo import ORPOConfig, ORPOTrainer
-
 KNOWN = SpecifierSet(">=1.16,<2")
 """Releases of TRL whose trainers take rows of ids as they are given here"""
+NEEDED = f"DPO, ORPO and KTO need trl{KNOWN}, whose trainers take rows of ids: pip install 'trl{KNOWN}'"
+
+try:
+    import trl
+    from trl.trainer.dpo_config import DPOConfig
+    from trl.trainer.dpo_trainer import DPOTrainer
+    from trl.trainer.kto_config import KTOConfig
+    from trl.trainer.kto_trainer import KTOTrainer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+except ImportError as error:
+    raise UsageError(f"{NEEDED} ({error})") from None
+
 PROVED = 4
 """Batches whose ids and labels are compared with the rows"""
 TOLERANCE = 0.01
@@ -108,7 +114,7 @@ def preferred(recipe: Recipe, ready: Prepared, data: Data) -> Any:
     Raises UsageError where it does not, SpecError for arguments that it does not know.
     """
     if trl.__version__ not in KNOWN:
-        raise UsageError(f"trl {trl.__version__}: {recipe.method} needs trl{KNOWN}, whose trainers take rows of ids")
+        raise UsageError(f"{NEEDED} (here is {trl.__version__})")
     if recipe.training.disable_dropout is not False:
         _without_dropout(ready.model)
     rows, held_out = data.train, data.held_out
@@ -119,13 +125,13 @@ def preferred(recipe: Recipe, ready: Prepared, data: Data) -> Any:
     given = arguments_of(recipe, evaluates=held_out is not None)
     try:
         trainer = BUILDERS[recipe.method](recipe, ready, given, rows, held_out)
+        _prove_batches(trainer, rows)
+        if recipe.method != "orpo" and recipe.training.reference is None:
+            _prove_reference(trainer)
     except TruetuneError:
         raise
     except (ValueError, NotImplementedError) as error:
         raise UsageError(f"training.method {recipe.method}: {error}") from None
-    _prove_batches(trainer, rows)
-    if recipe.method != "orpo" and recipe.training.reference is None:
-        _prove_reference(trainer)
     return trainer
 
 
@@ -151,15 +157,15 @@ def odds(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_
 
 
 def verdicts(recipe: Recipe, ready: Prepared, given: Given, rows: Preferences, held_out: Preferences | None) -> Any:
-    """KTO. Its collator cuts an answer to another question where that is too long behind a long prompt."""
+    """KTO. Its collator cuts an answer to another question where no answer in the batch is short enough for that."""
     if len(rows) < 2:
         raise UsageError("KTO compares rows with each other; it needs at least two")
     args = arguments(KTOConfig, given)
     return VerdictTrainer(
         ref_model=_reference(recipe, ready),
         args=args,
-        train_dataset=_with_others(rows, args.per_device_train_batch_size),
-        eval_dataset=held_out and _with_others(held_out, args.per_device_eval_batch_size),
+        train_dataset=_with_others(rows, args.per_device_train_batch_size, args.max_length),
+        eval_dataset=held_out and _with_others(held_out, args.per_device_eval_batch_size, args.max_length),
         **_common(ready),
     )
 
@@ -180,9 +186,9 @@ def _common(ready: Prepared) -> dict[str, Any]:
     return {"model": ready.model, "processing_class": ready.tokenizer, "peft_config": ready.peft}
 
 
-def _with_others(rows: Preferences, batch: int) -> Any:
+def _with_others(rows: Preferences, batch: int, limit: int) -> Any:
     made = rows.dataset()
-    others = made.data.table["completion_ids"].combine_chunks().take(arrow.array(neighbours(len(rows), batch)))
+    others = made.data.table["completion_ids"].combine_chunks().take(arrow.array(rows.neighbours(batch, limit)))
     return datasets.Dataset(made.data.table.append_column("KL_completion_ids", others))
 
 
@@ -218,15 +224,16 @@ def _prove_batches(trainer: Any, rows: Preferences) -> None:
     """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
     with ready(trainer) as (loader, _):
         batches = peek(loader, PROVED)
-    others = neighbours(len(rows), trainer.args.per_device_train_batch_size)
+    limit = trainer.args.max_length
     for number, batch in enumerate(batches):
         given = [rows[i] for i in batch.indices or ()]
         sides = [name for name in ("chosen_ids", "rejected_ids", "completion_ids") if name in given[0]]
         wanted = [line(row["prompt_ids"], row[side]) for side in sides for row in given]
         if "KL_input_ids" in batch.inputs:
+            others = rows.neighbours(trainer.args.per_device_train_batch_size, limit)
             answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
             lines = [line(row["prompt_ids"], answer) for row, answer in zip(given, answers, strict=True)]
-            wanted += [(ids[: trainer.args.max_length], labels[: trainer.args.max_length]) for ids, labels in lines]
+            wanted += [(ids[:limit], labels[:limit]) for ids, labels in lines]
         found = [line for side in ("", "chosen_", "rejected_", "KL_") for line in _lines(batch.inputs, side)]
         if found != wanted:
             raise UsageError(

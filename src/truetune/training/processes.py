@@ -45,7 +45,7 @@ def join(spec: RunSpec) -> PartialState:
     if state.num_processes > 1:
         atexit.register(_leave)
     if not state.is_main_process:
-        transformers.logging.set_verbosity_error()
+        transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         for library in (transformers.logging, datasets):
             library.disable_progress_bar()
         warnings.simplefilter("ignore")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read
@@ -240,3 +243,10 @@ def loaded(folder: Path, model_class: Any, device: str, **settings: Any) -> Any:
 def facts_in(folder: Path) -> Facts:
     """Of a folder on disk. Raises TokenizerError."""
     return facts_of(load(str(folder), model=str(folder)))
+
+
+def quiet() -> None:
+    """The bars of transformers on a terminal alone, and none of its warnings to developers."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]

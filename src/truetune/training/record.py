@@ -181,8 +181,11 @@ def _facts(recipe: Recipe, ready: Prepared, data: Data) -> dict[str, Any]:
             "held_out": sorted(data.held_rows),
         },
         "base": {"name": recipe.spec.model or recipe.spec.tokenizer, "fingerprint": base_of(recipe.spec)},
-        "stops": [{"token": stop.token, "id": stop.id, "trained": stop.id == trained} for stop in probes.stops
-                  if stop.id in ready.stops],
+        "stops": [
+            {"token": stop.token, "id": stop.id, "trained": stop.id == trained}
+            for stop in probes.stops
+            if stop.id in ready.stops
+        ],
         "pad": {"token": ready.tokenizer.pad_token, "id": ready.tokenizer.pad_token_id},
     }
 

@@ -16,7 +16,7 @@ from accelerate.utils import broadcast_object_list
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import RUN, WHOLE, checkpoints, damages, fault_of, read_run
 from truetune.errors import UsageError
-from truetune.training.record import differences
+from truetune.training.record import differences, versions
 
 LOCK = ".lock"
 ELSEWHERE = "name another folder with -o"
@@ -79,13 +79,24 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
         if strangers:
             raise UsageError(f"{folder} holds {strangers[0]} and no {RUN}: it is no run of truetune's; {ELSEWHERE}")
         return Claim(folder, {}, None, False, ())
+    if not isinstance(before.get("inputs"), dict) or "status" not in before:
+        raise UsageError(f"{folder / RUN}: is not what truetune wrote; {ELSEWHERE}")
     different = differences(inputs, before["inputs"])
     if different:
         raise UsageError(f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)}; {ELSEWHERE}")
     if before["status"] == "finished" and not any(damages(folder, before["files"])):
         return Claim(folder, before, None, True, ())
     notes: list[str] = []
-    return Claim(folder, before, _last_whole(folder, notes), False, tuple(notes))
+    found = _last_whole(folder, notes)
+    if found is not None:
+        notes += _renewed(before.get("versions", {}))
+    return Claim(folder, before, found, False, tuple(notes))
+
+
+def _renewed(then: Mapping[str, str]) -> list[str]:
+    """What to say where libraries were exchanged since the run began."""
+    changed = [f"{name} {then[name]} -> {now}" for name, now in versions().items() if then.get(name, now) != now]
+    return [f"since the run began: {', '.join(changed)}; losses may differ in their last digits"] if changed else []
 
 
 def _last_whole(folder: Path, notes: list[str]) -> Path | None:

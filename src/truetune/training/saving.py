@@ -72,8 +72,9 @@ class Saving(TrainerCallback):
             raise self._explained(error) or error from None
         if self.signal is not None:
             self.record.put(status="interrupted")
-            step = self.trainer.state.global_step
-            raise Stopped(self.signal, f"stopped after step {step:,}: the same command goes on from there")
+            message = f"stopped after step {self.trainer.state.global_step:,}: the same command goes on from there"
+            self.say(message)
+            raise Stopped(self.signal, message)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self.claim.checkpoint is not None:
@@ -219,7 +220,7 @@ def sums(trainer: Any) -> dict[str, Any]:
     """What a trainer has summed since the last line of its log."""
     found = {name: _plain(getattr(trainer, name)) for name in SUMS if hasattr(trainer, name)}
     ledger = getattr(trainer, "ledger", None)
-    return found | ({"ledger": ledger.state()} if hasattr(ledger, "state") else {})
+    return found | ({"ledger": ledger.state()} if ledger is not None else {})
 
 
 def restore(trainer: Any, found: Mapping[str, Any]) -> None:

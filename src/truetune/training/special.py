@@ -14,34 +14,33 @@ def aligned(model: Any, tokenizer: Any, stops: Iterable[int]) -> Iterator[Choice
     The tokenizer's EOS stays as published: templates write it. transformers, vLLM and SGLang stop at all EOS ids of
     the generation config.
     """
-    config, generation = model.config.get_text_config(), model.generation_config
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        id = getattr(tokenizer, name)
-        if id is None:
-            continue
-        before = [getattr(holder, name, None) for holder in (config, generation)]
-        setattr(config, name, id)
-        if model.config is not config and getattr(model.config, name, id) != id:
-            setattr(model.config, name, id)
-        if name != "eos_token_id":
-            setattr(generation, name, id)
-        changed = [value for value in before if value not in (id, None) and not isinstance(value, list)]
-        if name != "eos_token_id" and changed:
-            yield Choice(name, id, f"as the tokenizer has it; config said {changed[0]}")
+    generation, holders = model.generation_config, [model.config.get_text_config(), model.config]
+    for name in ("bos_token_id", "pad_token_id"):
+        id, was = getattr(tokenizer, name), getattr(holders[0], name, None)
+        if id is not None:
+            for holder in (*holders, generation):
+                setattr(holder, name, id)
+            if was not in (id, None):
+                yield Choice(name, id, f"as the tokenizer has it; config said {was}")
+    for holder in holders:
+        if (id := tokenizer.eos_token_id) is not None and id not in _ids(getattr(holder, "eos_token_id", None)):
+            holder.eos_token_id = id
     yield from _stopping(generation, stops, tokenizer)
     yield from _valid(generation)
 
 
 def _stopping(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iterator[Choice]:
-    published = generation.eos_token_id
-    before = set(published if isinstance(published, list) else [] if published is None else [published])
-    all_ = sorted({*before, *stops, *([] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id])})
-    if not all_:
-        return
-    generation.eos_token_id = all_ if len(all_) > 1 else all_[0]
-    if missing := sorted(set(all_) - before):
+    before = _ids(generation.eos_token_id)
+    missing = sorted({*stops, *_ids(tokenizer.eos_token_id)} - before)
+    if missing:
+        all_ = sorted({*before, *missing})
+        generation.eos_token_id = all_ if len(all_) > 1 else all_[0]
         spelled = " ".join(str(tokenizer.convert_ids_to_tokens(id)) for id in missing)
         yield Choice("generation_config.eos_token_id", generation.eos_token_id, f"{spelled} ends a turn too")
+
+
+def _ids(value: int | list[int] | None) -> set[int]:
+    return set() if value is None else {value} if isinstance(value, int) else set(value)
 
 
 def _valid(generation: Any) -> Iterator[Choice]:

@@ -69,12 +69,13 @@ class Watcher(TrainerCallback):
 
     @property
     def seconds(self) -> float:
-        """What the looks of this process took."""
+        """What the looks of this process took, and the choice of their size."""
         return self._pace.spent
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Take up the looks of a run that goes on; or choose their size, and look for the first time."""
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
+        self.looks, self.stopped_by = [], None
         if not self.prompts:
             return
         if sharded(model) == "FSDP 1":
@@ -87,7 +88,11 @@ class Watcher(TrainerCallback):
         asked = agreed(self._taken_up(state.global_step) if rank() == 0 else None)
         if asked is not None:
             self.prompts, self.limit = asked
-        elif (size := self._sized(args, state, model, left + 1)) is not None:
+        else:
+            size = self._sized(args, state, model, left + 1)
+            if size is None:
+                return
+            self._pace.sizing = time.monotonic() - self._began
             self.prompts, self.limit = _spread(self.prompts, size.prompts), size.limit
             left = size.looks - 1
             if not self._look(args, state, control, model):
@@ -140,12 +145,12 @@ class Watcher(TrainerCallback):
     def _sized(self, args: Any, state: Any, model: Any, planned: int) -> Size | None:
         """What a look consists of, by what a look and the run will take; None where the model can't be run so."""
         try:
-            took: Any = probe(model, self.prompts)
-        except Exception as error:  # a model of its own kind: the run goes on without being watched
-            took = error
-        failed = [one for one in gathered(took) if isinstance(one, Exception)]
+            took: Any = probe(self.speech, model, self.prompts)
+        except Exception as error:  # of a model that can't generate: the run goes on without being watched
+            took = f"{type(error).__name__}: {error}"
+        failed = [one for one in gathered(took) if isinstance(one, str)]
         if failed:
-            self._note(f"answers are not watched: {type(failed[0]).__name__}: {failed[0]}")
+            self._note(f"answers are not watched: {failed[0]}")
             return None
         lengths = sorted(len(prompt.reference_ids) for prompt in self.prompts)
         size: Size = agreed(size_of(
@@ -165,12 +170,12 @@ class Watcher(TrainerCallback):
         mine = self.prompts if together else self.prompts[rank() :: world()]
         try:
             said: Any = self.speech.ask(model, mine, self.limit, started + LONGEST)
-        except Exception as error:  # of a model that can't generate: the run goes on without being watched
-            said = error
+        except Exception as error:  # of a device without room for it: the run goes on
+            said = f"{type(error).__name__}: {error}"
         everyones = gathered(said)
-        failed = [one for one in everyones if isinstance(one, Exception)]
+        failed = [one for one in everyones if isinstance(one, str)]
         if failed:
-            self._note(f"answers are not watched from step {step:,} on: {type(failed[0]).__name__}: {failed[0]}")
+            self._note(f"answers are not watched from step {step:,} on: {failed[0]}")
             return False
         if rank() == 0:
             answered = everyones[0] if together else [everyones[i % world()][i // world()]

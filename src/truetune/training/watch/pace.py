@@ -77,10 +77,12 @@ class Pace:
     """Steps between looks, at least"""
     looks: list[tuple[int, float]] = field(default_factory=list)
     """(step, seconds) of those taken"""
+    sizing: float = 0.0
+    """Seconds that the choice of their size took"""
 
     @property
     def spent(self) -> float:
-        return sum(seconds for _, seconds in self.looks)
+        return self.sizing + sum(seconds for _, seconds in self.looks)
 
     def plan(self, step: int, done: int, elapsed: float) -> tuple[bool, int]:
         """Look now? And the step at which to ask again.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -17,6 +18,9 @@ from truetune.generation.scores import score
 from truetune.probe.still import still
 from truetune.training.watch.pace import Probe
 from truetune.training.watch.ranks import whole
+
+TOKENS = 6
+"""That are generated to see what one costs"""
 
 
 @dataclass(frozen=True)
@@ -57,22 +61,29 @@ def speech_of(tokenizer: Any, stops: Sequence[int], parser: str | None) -> Speec
     )
 
 
-def probe(model: Any, prompts: Sequence[Prompt]) -> Probe:
-    """What a row and a new token cost, by two small forward passes, each the second of its kind."""
+def probe(speech: Speech, model: Any, prompts: Sequence[Prompt]) -> Probe:
+    """What a row and a new token cost: two forward passes, and a few tokens behind the last one of each prompt."""
     lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
     middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
     with untouched(model), still(), torch.no_grad():
         model.eval()
-        row = _timed(model, 1, middle)
-        return Probe(row, row * read / middle / len(prompts), _timed(model, len(prompts), 1))
+        row = min(_row(model, middle) for _ in range(2))
+    ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]
+    _, (one, first), (several, last) = (_spoken(speech, model, ends, tokens) for tokens in (1, 1, TOKENS))
+    token = (last - first) / (several - one) if several > one else last
+    return Probe(row, row * read / middle / len(prompts), max(token, 0.0))
 
 
-def _timed(model: Any, rows: int, tokens: int) -> float:
-    device = next(model.parameters()).device
-    ids = torch.zeros((rows, tokens), dtype=torch.long, device=device)
-    took = 0.0
-    for _ in range(2):
-        started = time.perf_counter()
-        model(input_ids=ids, use_cache=False).logits[0, -1, 0].item()
-        took = time.perf_counter() - started
-    return took
+def _row(model: Any, tokens: int) -> float:
+    ids = torch.zeros((1, tokens), dtype=torch.long, device=next(model.parameters()).device)
+    started = time.perf_counter()
+    model(input_ids=ids, use_cache=False).logits[0, -1, 0].item()
+    return time.perf_counter() - started
+
+
+def _spoken(speech: Speech, model: Any, prompts: Sequence[Prompt], limit: int) -> tuple[int, float]:
+    """Tokens of the longest answer, its stop token among them, and seconds."""
+    started = time.perf_counter()
+    said = speech.ask(model, prompts, limit, inf)
+    made = max(len(answer.ids) + (answer.stop is not None) for answer in said if answer is not None)
+    return made, time.perf_counter() - started
