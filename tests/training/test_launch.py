@@ -96,8 +96,8 @@ def test_settings_know_the_processes_that_there_are() -> None:
         join(RunSpec(trainer={"ddp_timeout": "soon"}))
 
 
-def test_a_run_of_two_processes_is_interrupted_and_goes_on(tmp_path: Path) -> None:
-    """One voice, one checkpoint, exit code 130; and the same command goes on."""
+def test_a_run_of_two_processes_is_interrupted(tmp_path: Path) -> None:
+    """One voice, one whole checkpoint, exit code 130."""
     tiny.model().save_pretrained(tmp_path / "model")
     tiny.tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in tiny.chats(16)))

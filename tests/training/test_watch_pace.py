@@ -44,14 +44,14 @@ def watched(total: int, step: float, look: float, budget: float = 0.03, every: i
     for at in range(total + 1):
         now += step if at else 0.0
         if at == 0:
-            due, following = True, pace.after(0, 6)
-        elif at in (following, total):
-            due, following = pace.plan(at, at, now)
-        else:
-            continue
-        if due:
             pace.looks.append((at, look))
-            now += look
+            now, following = now + look, pace.after(0, 6)
+        elif at in (following, total):
+            following = at + every
+            if pace.due(at, at, now):
+                pace.looks.append((at, look))
+                now += look
+                following = pace.after(at, pace.left(at, at, now))
     return pace
 
 
@@ -67,6 +67,14 @@ def test_looks_keep_to_the_budget() -> None:
     assert len(watched(300, 1.0, 1.2, every=50).looks) == 7
     assert 3 <= len(watched(300, 1.0, 2.5, every=50).looks) <= 4
     assert len(watched(300, 1.0, 8.0, every=50).looks) == 2
+
+
+def test_a_first_look_that_was_slow_does_not_count_for_all() -> None:
+    pace = Pace(1000, 0.03, 100, looks=[(0, 12.0)], expected=1.0)
+    assert pace.due(100, 100, 112.0)
+    pace.looks.append((100, 2.0))
+    assert int(pace.left(100, 100, 114.0)) == 8
+    assert pace.after(100, 8) == 213
 
 
 def test_a_run_that_ends_at_once() -> None:

@@ -18,6 +18,7 @@ from truetune.cli.auditing import run
 from truetune.cli.checking import check, diagnose, lint, show
 from truetune.cli.encoding import encode
 from truetune.cli.learning import demo, explain, rules
+from truetune.cli.merging import export, merge, movement
 from truetune.cli.planning import plan
 from truetune.cli.rehearsing import rehearse
 from truetune.cli.starting import init
@@ -76,5 +77,5 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse, init, train):
+for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse, init, train, merge, export, movement):
     commands.add_command(command)

@@ -31,7 +31,7 @@ SEED = 42
 PASSED = (
     "output_dir", "learning_rate", "lr_scheduler_type", "warmup_steps", "num_train_epochs", "max_steps",
     "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "optim",
-    "weight_decay", "max_grad_norm", "bf16", "fp16", "use_liger_kernel", "eval_strategy", "eval_steps",
+    "weight_decay", "max_grad_norm", "bf16", "fp16", "eval_strategy", "eval_steps",
     "save_strategy", "save_steps", "save_total_limit", "logging_steps", "logging_nan_inf_filter",
     "eval_accumulation_steps", "load_best_model_at_end", "metric_for_best_model", "greater_is_better",
 )  # fmt: skip

@@ -13,6 +13,7 @@ import json
 import math
 import platform
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,11 @@ class Record:
             self.folder.mkdir(parents=True, exist_ok=True)
             body = json.dumps(_plain(self.facts), ensure_ascii=False, indent=1, default=str)
             atomic.write(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
+
+    def ended(self, status: str) -> None:
+        """The run is over before its end. Where the disk is full, the record stays as it was."""
+        with suppress(OSError):
+            self.put(status=status)
 
     def looked(self, looks: Mapping[str, Iterable[Finding]], *, skipped: Iterable[str]) -> None:
         """What was found before the first step, what of it was overruled (--force), and what was not looked at."""

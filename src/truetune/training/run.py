@@ -14,6 +14,7 @@ from transformers import PrinterCallback, ProgressCallback, set_seed
 from truetune.checks.findings import Finding
 from truetune.spec.run import RunSpec
 from truetune.training import contract, preflight
+from truetune.training.added import extended
 from truetune.training.fit import Fitting, planned, room
 from truetune.training.listen import Listener, Plain, Silent, Telling
 from truetune.training.memory_trouble import RanOut, attempt, relieve
@@ -72,6 +73,8 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
     started = time.perf_counter()
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
+    with in_turn():
+        spec = extended(spec, Path(spec.training.output_dir or OUT) / "tokenizer")
     first = recipe(spec, rows=None, **machine)
     looks = preflight.Looks(listener, force=force)
     with in_turn() as leads:

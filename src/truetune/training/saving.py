@@ -65,16 +65,17 @@ class Saving(TrainerCallback):
                 else:
                     self.trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except KeyboardInterrupt:
-            self.record.put(status="interrupted")
+            self.record.ended("interrupted")
             raise
         except Exception as error:
-            self.record.put(status="failed")
-            raise self._explained(error) or error from None
-        if self.signal is not None:
-            self.record.put(status="interrupted")
+            explained = self._explained(error)
+            self.record.ended("failed")
+            raise explained or error from None
+        if self._asked():
+            self.record.ended("interrupted")
             message = f"stopped after step {self.trainer.state.global_step:,}: the same command goes on from there"
             self.say(message)
-            raise Stopped(self.signal, message)
+            raise Stopped(self.signal or signal.SIGTERM, message)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self.claim.checkpoint is not None:
@@ -108,10 +109,10 @@ class Saving(TrainerCallback):
             shutil.rmtree(path)
 
     def _asked(self) -> bool:
-        """Was any process told to end?"""
+        """Was any process told to end? All have to ask."""
         if PartialState().num_processes == 1:
             return self.signal is not None
-        flag = torch.tensor([self.signal or 0], device=self.trainer.args.device)
+        flag = torch.tensor(int(self.signal is not None), device=self.trainer.args.device)
         return bool(self.trainer.accelerator.reduce(flag, "sum").item())
 
     @contextmanager
@@ -187,7 +188,7 @@ def save(trainer: Any, record: Record, *, loss: float | None, seconds: float) ->
             if defaults is not None and not (record.folder / "generation_config.json").is_file():
                 atomic.write(record.folder / "generation_config.json", defaults.to_json_string().encode())
     except (OSError, RuntimeError, SafetensorError) as error:
-        record.put(status="failed")
+        record.ended("failed")
         free = shutil.disk_usage(record.folder).free
         raise UsageError(f"{record.folder}: the weights could not be written: {error} ({free:,} bytes are free); "
                          "the same command goes on from the last checkpoint") from error  # fmt: skip

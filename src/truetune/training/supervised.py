@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
 
+from truetune.training.adapter import adapted
 from truetune.training.arguments import arguments
 from truetune.training.head import token_losses
 from truetune.training.prepare import Prepared
@@ -55,6 +56,8 @@ class SupervisedTrainer(Trainer):
         loss = total / torch.as_tensor(count, device=total.device).clamp(min=1)
         if num_items_in_batch is not None and self.args.average_tokens_across_devices:
             loss = loss * self.accelerator.num_processes
+        if model.training and found.auxiliary is not None:
+            loss = loss + found.auxiliary / self.current_gradient_accumulation_steps
         return (loss, {}) if return_outputs else loss
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -86,13 +89,8 @@ class SupervisedTrainer(Trainer):
 
 def supervised(recipe: Recipe, ready: Prepared, data: Data) -> SupervisedTrainer:
     """The trainer of supervised fine-tuning. Raises SpecError for arguments that it does not know."""
-    model = ready.model
-    if ready.peft is not None:
-        import peft
-
-        model = peft.get_peft_model(model, ready.peft)
     return SupervisedTrainer(
-        model=model,
+        model=adapted(ready.model, ready.peft),
         args=arguments(TrainingArguments, arguments_of(recipe, evaluates=data.held_out is not None)),
         data_collator=ready.collate,
         train_dataset=data.train,

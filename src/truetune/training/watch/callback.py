@@ -92,20 +92,23 @@ class Watcher(TrainerCallback):
             size = self._sized(args, state, model, left + 1)
             if size is None:
                 return
-            self._pace.sizing = time.monotonic() - self._began
+            self._pace.sizing, self._pace.expected = time.monotonic() - self._began, size.seconds
             self.prompts, self.limit = _spread(self.prompts, size.prompts), size.limit
-            left = size.looks - 1
             if not self._look(args, state, control, model):
                 return
-        self._next = self._pace.after(state.global_step, max(1, left))
+        self._next = self._pace.after(state.global_step, left)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Look, where it is time."""
         step = state.global_step
         if self._next is None or step < min(self._next, state.max_steps):
             return
-        now, self._next = agreed(self._pace.plan(step, step - self._first, time.monotonic() - self._began))
-        if now and not self._look(args, state, control, model):
+        done = step - self._first
+        if not agreed(self._pace.due(step, done, time.monotonic() - self._began)):
+            self._next = min(state.max_steps, step + self._pace.every)
+        elif self._look(args, state, control, model):
+            self._next = self._pace.after(step, agreed(self._pace.left(step, done, time.monotonic() - self._began)))
+        else:
             self._next = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -59,7 +59,11 @@ def size_of(probe: Probe, *, prompts: int, limit: int, needed: int, planned: int
             break
     changes = [
         f"{was:,} {name} become {now:,}"
-        for name, was, now in (("looks", planned, looks), ("prompts", prompts, count), ("new tokens", limit, tokens))
+        for name, was, now in (
+            ("planned looks", planned, looks),
+            ("prompts", prompts, count),
+            ("new tokens", limit, tokens),
+        )
         if now < was
     ]
     why = f"the run is expected to take {run:,.0f} s, a look {cost:,.2g} s, all looks at most {budget:.0%} of it"
@@ -79,27 +83,33 @@ class Pace:
     """(step, seconds) of those taken"""
     sizing: float = 0.0
     """Seconds that the choice of their size took"""
+    expected: float = 0.0
+    """Seconds that a look was expected to take"""
 
     @property
     def spent(self) -> float:
         return self.sizing + sum(seconds for _, seconds in self.looks)
 
-    def plan(self, step: int, done: int, elapsed: float) -> tuple[bool, int]:
-        """Look now? And the step at which to ask again.
+    @property
+    def cost(self) -> float:
+        """Seconds that the next look will take; the first one took time to get warm."""
+        last = self.looks[-1][1] if self.looks else self.expected
+        return (last + min(last, self.expected)) / 2 if len(self.looks) == 1 else last
+
+    def left(self, step: int, done: int, elapsed: float) -> float:
+        """How many looks may follow a step, the last one of the run among them.
 
         `done` steps took `elapsed` seconds of this process, those of its looks included.
         """
-        if step >= self.total:
-            return True, self.total
         run = (elapsed - self.spent) / max(1, done) * (done + self.total - step) + self.spent
-        last = self.looks[-1][1] if self.looks else 0.0
-        left = (self.budget * run - self.spent) / max(last, 1e-9)
-        if left < 2:
-            return False, min(self.total, step + self.every)
-        return True, self.after(step, int(min(left, self.total)) - 1)
+        return (self.budget * run - self.spent) / max(self.cost, 1e-9)
 
-    def after(self, step: int, left: int) -> int:
-        """The next step to look at, where `left` looks may follow, the last one at the end."""
-        distance = max(self.every, ceil((self.total - step) / left))
+    def due(self, step: int, done: int, elapsed: float) -> bool:
+        """Look now? At the end always, before it where that leaves enough for the end."""
+        return step >= self.total or self.left(step, done, elapsed) >= 2
+
+    def after(self, step: int, left: float) -> int:
+        """The next step to ask at, where `left` looks may follow, the last one at the end."""
+        distance = max(self.every, ceil((self.total - step) / max(1, int(min(left, self.total)))))
         following = step + distance
         return self.total if following + distance / 2 > self.total else following
