@@ -39,3 +39,14 @@ def test_losses_of_a_log() -> None:
         (20, {"all": 1.0}),
     ]
     assert losses_of([{"step": 1, "loss": 0.69, "rewards/margins": 0.1}]) == ()
+
+
+def test_a_restored_state_goes_on() -> None:
+    sums, other = SourceLosses(), SourceLosses()
+    assert sums.state() is None
+    tokens = torch.tensor([1.0, 3.0]), torch.tensor([4, 8], dtype=torch.uint8), torch.tensor([True, False])
+    sums.add(*tokens)
+    other.restore(sums.state())
+    sums.add(*tokens)
+    other.add(*tokens)
+    assert other.take() == sums.take() != {}

@@ -77,5 +77,8 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse, init, train, merge, export, movement):
+for command in (
+    *(check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse),
+    *(init, train, merge, export, movement),
+):
     commands.add_command(command)

@@ -74,7 +74,7 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
     with in_turn():
-        spec = extended(spec, Path(spec.training.output_dir or OUT) / "tokenizer")
+        spec = extended(spec, Path(spec.training.output_dir or OUT) / ".tokenizer")
     first = recipe(spec, rows=None, **machine)
     looks = preflight.Looks(listener, force=force)
     with in_turn() as leads:
