@@ -2,8 +2,8 @@
 
 python -m bench.train MODEL              LoRA on chats of mixed length; on a CPU this takes some minutes
 python -m bench.train MODEL --full       all weights
-python -m bench.train --gpu              random weights in the shapes of Qwen2.5 0.5B and 7B, LoRA and full, 2,048 tokens
-                                         packed, bf16: tokens/s and MFU against the matrix rate of the same run
+python -m bench.train --gpu               random weights in the shapes of Qwen2.5 0.5B and 7B, LoRA and full, 2,048
+                                         tokens packed, bf16: tokens/s and MFU against the matrix rate of the same run
 
 Tokens are real ones: pads do not count. CPU seconds are those of the process, which neighbours hardly change. TRL gets
 the same attention, dtype and optimizer, no checkpointing unless both have it, and its best packing (`bfd`).
@@ -103,7 +103,8 @@ def _gpu(asked: Any) -> None:
 def _run(asked: Any, arm: str) -> Timed:
     """In a process of its own."""
     command = [sys.executable, "-m", "bench.train", *filter(None, [asked.model]), "--steps", str(asked.steps),
-               "--arm", arm, *(["--full"] if asked.full else []), *(["--data", asked.data] if asked.data else [])]  # fmt: skip
+               "--arm", arm, *(["--full"] if asked.full else []),
+               *(["--data", asked.data] if asked.data else [])]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     return Timed(**json.loads(done.stdout.splitlines()[-1]))
 

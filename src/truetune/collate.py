@@ -31,9 +31,10 @@ MORE: dict[str, type[np.generic]] = {"loss_weights": np.float32, "sources": np.u
 class PaddingCollator:
     """Rows to a batch of (rows, longest), padded on one side.
 
-    Gives `input_ids`, `labels`, `attention_mask`, and `loss_weights` and `sources` where the rows have them. Left padding adds
-    `position_ids` that start at each row's first token. Packed rows get `position_ids` and `use_cache` instead of
-    `attention_mask`; flash attention heeds their positions in a batch of one row only: use PaddingFreeCollator there.
+    Gives `input_ids`, `labels`, `attention_mask`, and `loss_weights` and `sources` where the rows have them. Left
+    padding adds `position_ids` that start at each row's first token. Packed rows get `position_ids` and `use_cache`
+    instead of `attention_mask`; flash attention heeds their positions in a batch of one row only: use
+    PaddingFreeCollator there.
 
     Raises DataError where a row's columns disagree.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,13 @@ class Small(TrainerCallback):
 
     def __init__(self, tokens: int, step: int) -> None:
         self.tokens, self.step = tokens, step
+        self.models: list[weakref.ref[Any]] = []
+        self.left: list[bool] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **parts: Any) -> None:
+        self.left = [known() is not None for known in self.models]
+        self.models.append(weakref.ref(model))
+
         def forward(module: Any, args: Any, kwargs: Any) -> None:
             if module.training and state.global_step >= self.step and kwargs["input_ids"].numel() > self.tokens:
                 torch.empty(1 << 55, dtype=torch.uint8)
@@ -220,8 +226,9 @@ def losses(folder: Path) -> dict[int, float]:
 def test_fit_goes_on_with_smaller_batches_from_the_last_checkpoint(run: dict[str, Any], tmp_path: Path) -> None:
     whole = truetune.train(**run, out=tmp_path / "whole", listener=Said(), force=True)
     said = Said()
-    small = [Small(200, 3)]
-    done = truetune.train(**run, out=tmp_path / "out", listener=said, callbacks=small, force=True, fit=True)
+    small = Small(200, 3)
+    done = truetune.train(**run, out=tmp_path / "out", listener=said, callbacks=[small], force=True, fit=True)
+    assert small.left == [False], "the first model is still held"
     assert done.steps == whole.steps == 6
     record = json.loads((done.folder / "run.json").read_text())
     assert [change["settings"] for change in record["fitted"]] == [

@@ -6,45 +6,47 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import filelock
 import pytest
+import torch
 
 from truetune.checkpoint.run_record import RUN, WHOLE, fault_of
 from truetune.errors import UsageError
 from truetune.training.record import differences
 from truetune.training.resume import LOCK, claim, held
-from truetune.training.saving import mark
+from truetune.training.saving import mark, restore, sums
 
-CASES = ("lora:full8+save8+sigint10", "dpo:step6")
+CASE = "lora:full8+save8+sigint10"
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What became of each case. More of them: `python -m tests.training.killed FOLDER CASE...`"""
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What became of it. More cases, of DPO and of all weights: `python -m tests.training.killed FOLDER CASE...`"""
     folder = tmp_path_factory.mktemp("killed")
     cache = {"TRUETUNE_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-m", "tests.training.killed", str(folder), *CASES]
+    command = [sys.executable, "-m", "tests.training.killed", str(folder), CASE]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **cache}, check=False)
     assert done.returncode == 0, done.stderr
-    return {found["case"]: found for found in map(json.loads, done.stdout.splitlines())}
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_run_goes_on_as_if_it_had_never_stopped(case: str, compared: dict[str, dict[str, Any]]) -> None:
-    found = compared[case]
-    last = found["runs"][-1]
+def test_the_run_goes_on_as_if_it_had_never_stopped(compared: dict[str, Any]) -> None:
+    last, entries = compared["runs"][-1], compared["entries"]
     assert (last["code"], last["status"]) == (0, "finished"), last["said"]
-    assert found["log"], found["entries"]
-    assert found["weights"]
-    assert [entry["step"] for entry in found["entries"] if "loss" in entry] == [1, 3, 6, 9, 12]
-    assert [entry["step"] for entry in found["entries"] if "eval_loss" in entry] == [4, 8, 12]
+    assert compared["log"], entries
+    assert compared["weights"]
+    assert [entry["step"] for entry in entries if "loss" in entry] == [1, 3, 6, 9, 12]
+    assert [entry["step"] for entry in entries if "eval_loss" in entry] == [4, 8, 12]
+    assert all("loss/stop token" in entry for entry in entries if "loss" in entry)
 
 
-def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, dict[str, Any]]) -> None:
-    full, killed, told, last = compared["lora:full8+save8+sigint10"]["runs"]
+def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, Any]) -> None:
+    full, killed, told, last = compared["runs"]
     assert (full["code"], full["status"], full["left"]) == (1, "training", ["checkpoint-4"])
     assert "checkpoint-8: the checkpoint could not be written" in full["said"]
     assert "checkpoint-4 is whole, and the same command goes on from it" in full["said"]
@@ -56,6 +58,30 @@ def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, dict[str, An
     assert "stopping after this step" in told["said"]
     assert "stopped after step 10: the same command goes on from there" in told["said"]
     assert "going on from checkpoint-10" in last["said"]
+
+
+class Summing:
+    """What a trainer of TRL's sums, and transformers' Trainer."""
+
+    def __init__(self) -> None:
+        self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
+        self._stored_metrics = defaultdict(lambda: defaultdict(list))
+        self._tr_loss, self._total_loss_scalar = torch.tensor(0.0), 0.0
+        self._globalstep_last_logged = self._total_train_tokens = 0
+
+
+def test_what_was_summed_is_put_back_to_the_bit() -> None:
+    before, after = Summing(), Summing()
+    before._metrics["train"]["rewards/margins"] += [0.1, 1 / 3]
+    before._stored_metrics["train"]["nll_loss"] += [torch.tensor(0.7), torch.tensor(2.0)]
+    before._tr_loss += 1 / 3
+    before._globalstep_last_logged, before._total_train_tokens = 3, 700
+    restore(after, json.loads(json.dumps(sums(before))))
+    assert after._metrics == before._metrics
+    assert after._stored_metrics["train"]["nll_loss"] == [torch.tensor(0.7).item(), 2.0]
+    assert torch.equal(after._tr_loss, before._tr_loss)
+    assert (after._globalstep_last_logged, after._total_train_tokens) == (3, 700)
+    assert after._total_loss_scalar == -before._tr_loss.item()
 
 
 def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "training") -> Path:

@@ -12,6 +12,7 @@ import transformers
 from tests.auditing import tiny
 from tests.training.watched import trainer, watcher
 from truetune.training.watch import store
+from truetune.training.watch.losses import SourceLosses
 
 
 class Stop(Exception):
@@ -172,6 +173,14 @@ def test_no_prompts_no_looks(tmp_path: Path) -> None:
 def test_a_run_of_one_step(tmp_path: Path) -> None:
     trainer(None, watcher(tmp_path, every=None), max_steps=1).train()
     assert steps(tmp_path) == [0, 1]
+
+
+def test_losses_begin_with_the_first_step(tmp_path: Path) -> None:
+    run = trainer(None, watcher(tmp_path, count=0), max_steps=1)
+    run.ledger = SourceLosses()
+    run.ledger.add(torch.ones(1), torch.ones(1, dtype=torch.uint8), torch.ones(1))
+    run.train()
+    assert run.ledger.take() == {}
 
 
 def test_a_preference_trainer_is_watched(tmp_path: Path) -> None:

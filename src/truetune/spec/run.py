@@ -72,7 +72,8 @@ class Watch(_Part):
     max_new_tokens: int = Field(default=128, gt=0)
     """Longest answer; one that is longer counts as not stopped."""
     budget: float = Field(default=0.03, gt=0, le=1)
-    """The share of the run's time that the looks may take; there are fewer of them where they would take more."""
+    """The share of the run's time that the looks may take; there are fewer of them where they would take more. 1: no
+    bound."""
     parser: str | None = None
     """How an answer is read: json, json-schema:FILE, number, choice, regex:PATTERN, or python:module.function."""
     stop_on: Severity | None = None

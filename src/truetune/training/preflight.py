@@ -25,7 +25,9 @@ from truetune.training.listen import Listener
 MENDED = (
     *("pad-is-stop-token", "pad-missing", "pad-id-outside-embedding", "padding-side", "stop-ids-incomplete"),
     *("truncation-state-persisted", "truncation-cuts-the-terminator", "truncation-leaves-no-label"),
-    "pair-truncated-on-one-side", "ids-beyond-embedding", "new-tokens-left-untrained",
+    "pair-truncated-on-one-side",
+    "ids-beyond-embedding",
+    "new-tokens-left-untrained",
 )
 """Rules on what the preparation sets right, what labels made by place are immune to, and what a cut loses: here long
 examples are dropped whole, and counted"""

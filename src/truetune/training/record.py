@@ -67,6 +67,7 @@ def inputs_of(recipe: Recipe, data: Data, *, processes: int) -> dict[str, Any]:
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:
+    """20 bytes of blake2b, as hexadecimal digits."""
     return hashlib.blake2b(json.dumps(inputs, sort_keys=True).encode(), digest_size=20).hexdigest()
 
 

@@ -18,7 +18,7 @@ from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
 from truetune.probe.hook import trainer_of
 from truetune.spec.run import RunSpec
 from truetune.training.watch import store
-from truetune.training.watch.losses import losses_of
+from truetune.training.watch.losses import SourceLosses, losses_of
 from truetune.training.watch.pace import LOOKS, Pace, Size, size_of
 from truetune.training.watch.ranks import agreed, gathered, rank, sharded, world
 from truetune.training.watch.speech import probe, speech_of
@@ -76,6 +76,10 @@ class Watcher(TrainerCallback):
         """Take up the looks of a run that goes on; or choose their size, and look for the first time."""
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
+        trainer = trainer_of()
+        ledger = getattr(trainer, "ledger", None)
+        if isinstance(ledger, SourceLosses) and not state.global_step:
+            ledger.clear()  # of what an audit has put through the loss
         if not self.prompts:
             return
         if sharded(model) == "FSDP 1":
@@ -84,7 +88,7 @@ class Watcher(TrainerCallback):
         every = self.settings.every or max(1, -(-state.max_steps // (LOOKS + 1)))
         left = -(-(state.max_steps - state.global_step) // every)
         self._pace = Pace(state.max_steps, self.budget, every)
-        self._callbacks = trainer_of().callback_handler.callbacks
+        self._callbacks = trainer.callback_handler.callbacks
         asked = agreed(self._taken_up(state.global_step) if rank() == 0 else None)
         if asked is not None:
             self.prompts, self.limit = asked
