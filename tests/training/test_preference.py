@@ -77,7 +77,7 @@ def spec_of(base: Path, folder: Path, rows: list[Row], method: str, **training: 
     data = folder / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     settings = {
-        "method": method, "output_dir": str(folder / "out"), "learning_rate": 3e-3, "max_steps": 12, "logging_steps": 1,
+        "method": method, "output_dir": str(folder / "out"), "learning_rate": 3e-3, "max_steps": 8, "logging_steps": 1,
         "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "eval_strategy": "no", "val_size": 0,
         "save_strategy": "no", "dtype": "float32",
     }  # fmt: skip

@@ -1,7 +1,7 @@
 """The command line: parse, call one public function, draw, exit.
 
 Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input error, 130 interrupted, 141 the reader of the
-output has gone.
+output has gone, 143 terminated.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import io
 import os
 import sys
 import traceback
+from signal import SIGINT
 
 import click
 
@@ -37,8 +38,8 @@ def main() -> None:
 def _run() -> int:
     try:
         return int(commands.main(prog_name="truetune", standalone_mode=False) or 0)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        return 130
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        return 128 + int(getattr(error.__cause__ or error, "signal", SIGINT))
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         help_on = f" (see {context.command_path} --help)" if context else ""
