@@ -229,7 +229,7 @@ def test_a_neighbour_has_room_behind_the_prompt() -> None:
 @pytest.mark.parametrize("lora", [None, Lora()], ids=["full", "lora"])
 @pytest.mark.parametrize("method", METHODS)
 def test_margins_grow(method: str, lora: Lora | None, base: Path, tmp_path: Path) -> None:
-    trainer = trainer_of(spec_of(base, tmp_path, pairs(), method, lora=lora))
+    trainer = trainer_of(spec_of(base, tmp_path, pairs(), method, lora=lora, max_steps=12))
     trainer.train()
     steps = [entry for entry in trainer.state.log_history if "loss" in entry]
     margins = [entry["rewards/margins"] for entry in steps if "rewards/margins" in entry]

@@ -79,10 +79,13 @@ class OddsTrainer(ORPOTrainer):
         mask = made["concatenated_attention_mask"]
         outputs = model(made["concatenated_input_ids"], attention_mask=mask, use_cache=False, **routed)
         labels, logits = made["concatenated_labels"], outputs.logits
-        means = self.get_batch_logps(logits, labels, average_log_prob=True)
-        count = len(batch["chosen_labels"])
-        lengths = (labels[:count, 1:] != IGNORED).sum(1)
-        loss = -(means[:count] * lengths).sum() / lengths.sum()
+        learned = labels[:, 1:] != IGNORED
+        each = torch.nn.functional.cross_entropy(
+            logits[:, :-1][learned].float(), labels[:, 1:][learned], reduction="none"
+        )
+        sums = each.new_zeros(len(labels)).index_add(0, learned.nonzero()[:, 0], -each)
+        means, count = sums / learned.sum(1), len(batch["chosen_labels"])
+        loss = -sums[:count].sum() / learned[:count].sum()
         found = (means[:count], means[count:], logits[:count, :-1], logits[count:, :-1], loss)
         return (*found, outputs.aux_loss) if self.aux_loss_enabled else found
 
