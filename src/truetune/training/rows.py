@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.encoding.pack import best_fit
 from truetune.encoding.run import Encoded, Progress, encode
@@ -93,12 +94,18 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     elif held:
         held_out = Rows(table, _alone(np.flatnonzero(apart).tolist()))
     kept = np.flatnonzero(~apart).tolist()
-    lengths = [len(ids) for ids in table.select_columns(["input_ids"]).select(kept)["input_ids"]]
+    lengths = _lengths(table)[kept].tolist()
     packs = _alone(kept)
     if spec.encode.packing != "none":
         packs = [[kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))]
     choices = tuple(said(spec, held, encoded.manifest))
     return Data(Rows(table, packs), held_out, encoded, len(kept), sum(lengths), held, choices)
+
+
+def _lengths(table: Any) -> NDArray[np.int64]:
+    """(rows,) in tokens"""
+    chunks = table.data.table["input_ids"].chunks
+    return np.concatenate([np.asarray(chunk.value_lengths(), dtype=np.int64) for chunk in chunks])
 
 
 def _alone(places: Iterable[int]) -> list[list[int]]:
