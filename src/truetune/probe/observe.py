@@ -187,7 +187,7 @@ def _own_loss(trainer: Any) -> bool:
     if trainer is None:
         return False
     home = str(getattr(type(trainer).compute_loss, "__module__", "")).partition(".")[0]
-    return getattr(trainer, "compute_loss_func", None) is not None or home not in (*PACKAGES, "swift")
+    return getattr(trainer, "compute_loss_func", None) is not None or home not in (*PACKAGES, "swift", "truetune")
 
 
 def _arguments(trainer: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from truetune.checkpoint.run_record import CONTRACT
 from truetune.data import atomic
@@ -17,11 +18,14 @@ LOOKED_AT = 200
 """Rows of the data among which those are sought"""
 
 
-def write(folder: Path, probes: Probes) -> Path:
+def write(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
     spec = probes.spec
     rows = read(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
     made = contract_of(probes, islice(rows, LOOKED_AT), count=ROWS)
+    for name in ("bos", "eos", "unk", "pad"):
+        if (id := getattr(tokenizer, f"{name}_token_id")) is not None:
+            made["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
     path = folder / CONTRACT
     atomic.write(path, json.dumps(made, ensure_ascii=False, indent=1).encode())
     return path

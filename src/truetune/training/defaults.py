@@ -109,9 +109,6 @@ def fill_rate(fill: Filling) -> None:
     what = "an adapter" if adapts else "all weights"
     fill("learning_rate", start.adapter if adapts else start.full, f"{training.method} of {what}")
     fill("lr_scheduler_type", "cosine", "falls to 0 at the end")
-    if training.warmup_ratio is not None:
-        fill.put("warmup_steps", training.warmup_ratio)
-    fill("warmup_steps", start.warmup, "a share of all steps")
     fill("optim", "adamw_torch_fused", "AdamW in one kernel")
     fill("weight_decay", 0.0, "a fine-tune is short")
     fill("max_grad_norm", 1.0, "clips the gradient of a bad batch")
@@ -137,6 +134,16 @@ def fill_batches(fill: Filling, rows: int | None) -> None:
     fill("per_device_train_batch_size", batch, why)
     fill("gradient_accumulation_steps", passes, why)
     fill("per_device_eval_batch_size", batch, "as in training")
+
+
+def fill_warmup(fill: Filling, rows: int | None) -> None:
+    """A rising learning rate at the beginning. Its first step is made at 0: too much for a run of a few steps."""
+    if fill.training.warmup_ratio is not None:
+        fill.put("warmup_steps", fill.training.warmup_ratio)
+    steps, share = steps_of(fill.training, rows), DEFAULTS[fill.training.method].warmup
+    if steps is not None and steps * share < 1:
+        fill("warmup_steps", 0, f"{steps} steps are too few to begin at a rate of 0")
+    fill("warmup_steps", share, "a share of all steps")
 
 
 def fill_memory(fill: Filling, *, gpu: bool, size: int | None) -> None:

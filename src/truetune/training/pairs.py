@@ -17,7 +17,7 @@ from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 from truetune.training.recipe import SEED, Choice
-from truetune.training.rows import Data, Rows, hold_out, said
+from truetune.training.rows import Data, Rows, hold_out, said, with_copies
 
 APART = 32
 """Verdicts in succession that have different prompts and answers, where the data has enough such rows: KTO takes the
@@ -69,14 +69,16 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     if not len(table):
         raise DataError(f"{', '.join(spec.data)}: no answer is left to train on; see {encoded.folder}/dropped.jsonl")
     numbers = np.asarray(table.with_format("numpy")["row"])
-    held = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
+    flat = _Flat.of(table)
+    chosen = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
+    held = with_copies((flat.halves(i)[0] for i in range(len(numbers))), numbers, chosen)
     apart = np.isin(numbers, sorted(held))
     train = _preferences(table, np.flatnonzero(~apart), spec)
     held_out = _preferences(table, np.flatnonzero(apart), spec) if held else None
     if spec.eval_data:
         other = encode(spec.model_copy(update={"data": spec.eval_data})).dataset()
         held_out = _preferences(other, np.arange(len(other)), spec)
-    tokens = int(np.diff(_Flat.of(table).offsets)[~apart].sum())
+    tokens = int(np.diff(flat.offsets)[~apart].sum())
     choices = (*said(spec, held, encoded.manifest), *_chosen(spec, train))
     return Data(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
 

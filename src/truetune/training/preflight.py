@@ -31,6 +31,8 @@ MENDED = (
 )
 """Rules on what the preparation sets right, what labels made by place are immune to, and what a cut loses: here long
 examples are dropped whole, and counted"""
+STRICT = ("packed-without-boundaries", "template-never-applied")
+"""Rules that warn of other trainers' choices: here they can only be faults"""
 GIVEN = 200
 """Rows of the data that an audit is given, at most"""
 BATCHES = 4
@@ -69,7 +71,9 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
     """What reaches the loss of this trainer in its first batches, and the laws that hold for its model."""
     given = _given(trainer, spec, rows)
     record = audited(trainer, None, None, loss=None, given=given, batches=BATCHES, laws=laws)
-    return audit([record], spec)
+    report = audit([record], spec)
+    found = [replace(f, severity="error") if f.rule in STRICT else f for f in report.findings]
+    return replace(report, findings=in_order(found))
 
 
 def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:

@@ -20,6 +20,7 @@ from truetune.training.defaults import (
     fill_memory,
     fill_rate,
     fill_records,
+    fill_warmup,
     fill_weights,
     steps_of,
 )
@@ -111,6 +112,7 @@ def recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Recipe:
     fill_weights(fill, gpu=gpu, bf16=bf16)
     fill_rate(fill)
     fill_batches(fill, rows)
+    fill_warmup(fill, rows)
     fill_memory(fill, gpu=gpu, size=size)
     fill_records(fill, rows, evaluates=bool(spec.eval_data) or asked.val_size != 0)
     filled = spec.model_copy(update={

@@ -85,7 +85,8 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     if not len(table):
         raise DataError(f"{', '.join(spec.data)}: no example is left to train on; see {encoded.folder}/dropped.jsonl")
     numbers = np.asarray(table.with_format("numpy")["row"])
-    held = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
+    chosen = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
+    held = with_copies(texts_of(table), numbers, chosen)
     apart = np.isin(numbers, sorted(held))
     held_out: Rows | None = None
     if spec.eval_data:
@@ -128,6 +129,28 @@ def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
     else:
         count = round(size * len(rows)) if size < 1 else int(size)
     return frozenset(sorted(rows, key=_hash)[: min(count, len(rows) - 1)])
+
+
+def with_copies(texts: Iterable[bytes], numbers: Any, held: frozenset[int]) -> frozenset[int]:
+    """The rows that are held out, and those with the same text as one of them; none where no other row is left."""
+    if not held:
+        return held
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    rows = numbers.tolist()
+    theirs = {digest for digest, row in zip(digests, rows, strict=True) if row in held}
+    found = held | {row for digest, row in zip(digests, rows, strict=True) if digest in theirs}
+    return found if len(found) < len(set(rows)) else frozenset()
+
+
+def texts_of(table: Any) -> Iterator[bytes]:
+    """The ids of each row."""
+    return (np.asarray(ids.values).tobytes() for ids in table.data.table["input_ids"])
+
+
+def highest(rows: Rows) -> int:
+    """The highest id of the table that rows are taken from."""
+    column = rows.table.data.table["input_ids"]
+    return max(int(np.asarray(chunk.flatten()).max()) for chunk in column.chunks if len(chunk))
 
 
 def _hash(number: int) -> bytes:

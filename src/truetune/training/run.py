@@ -23,7 +23,7 @@ from truetune.training.processes import alone, idle, in_turn, join, shared_out
 from truetune.training.recipe import Recipe, recipe
 from truetune.training.record import Record, begun, inputs_of
 from truetune.training.resume import Claim, claim, held
-from truetune.training.rows import Data
+from truetune.training.rows import Data, highest
 from truetune.training.saving import Saving, held_out_loss, save
 from truetune.training.watch.ranks import sharded
 from truetune.training.watch.watching import watcher
@@ -99,7 +99,7 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
         record = begun(place, inputs, made, ready, data)
         record.put(fitted=fitting.record())
         if record.writes:
-            contract.write(folder, ready.probes)
+            contract.write(folder, ready.probes, ready.tokenizer)
         trainer = build(made, ready, data)
         look(trainer, made, data, place, looks, record)
         watching = watcher(made.spec, ready, data, folder, listener)
@@ -117,7 +117,7 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
 def prepared(made: Recipe, data: Data, listener: Listener) -> Prepared:
     """Tokenizer and model, the same in every process and every time, and what was chosen, said."""
     set_seed(made.seed)
-    ready = prepare(made.spec, made.training)
+    ready = prepare(made.spec, made.training, highest=max(map(highest, filter(None, (data.train, data.held_out)))))
     listener.say("chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in made.choices))
     for choice in (*data.choices, *ready.choices):
         listener.say(str(choice))

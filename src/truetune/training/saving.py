@@ -179,6 +179,7 @@ def held_out_loss(trainer: Any) -> float | None:
 
 def save(trainer: Any, record: Record, *, loss: float | None, seconds: float) -> None:
     """Write the weights of a run that has reached its end, and complete its record. Raises UsageError."""
+    trainer.accelerator.unwrap_model(trainer.model).config.use_cache = True
     try:
         trainer.save_model()
         trainer.save_state()

@@ -73,7 +73,10 @@ def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
     was = tokenizer.pad_token
     if "pad_token" not in probes.spec.training.special_tokens:
         pad, why = good_pad(probes.tokenizer, probes.stops)
-        if pad is None:
+        if pad is None and _full(probes):
+            tokenizer.pad_token = was or tokenizer.eos_token
+            why = "no token is free, and an adapter has no row for a new one; labels are masked by place, so none is lost"
+        elif pad is None:
             tokenizer.add_special_tokens({"pad_token": PAD})
         else:
             tokenizer.pad_token = pad.token
@@ -82,6 +85,13 @@ def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
     if tokenizer.padding_side != "right":
         yield Choice("padding_side", "right", f"it was {tokenizer.padding_side}; generation sets left for itself")
         tokenizer.padding_side = "right"
+
+
+def _full(probes: Probes) -> bool:
+    """Is an adapter trained, on an embedding without a row to spare?"""
+    training, tokenizer = probes.spec.training, probes.tokenizer
+    adapts = training.lora is not None or training.adapter is not None
+    return adapts and (tokenizer.embedding_rows or 0) <= tokenizer.vocabulary
 
 
 def _rendered(probes: Probes) -> Iterator[str]:
