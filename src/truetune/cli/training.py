@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -40,6 +41,9 @@ def train(
 ) -> int:  # fmt: skip
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
+    Nothing is trained, and the exit code is 1, where a look before the first step finds an error. It is 1 too where the
+    answers show an error while it trains: then the weights are there all the same.
+
     \b
     Examples:
       truetune train truetune.yaml
@@ -58,11 +62,24 @@ def train(
     over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     listener = Terminal(console(err=True), quiet=quiet)
-    with _one_of_several():
+    with _one_of_several(), _calmly():
         done = truetune.train(settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over)
     if RANK == 0:
         click.echo(done.folder)
-    return 0
+    return int(done.failed)
+
+
+@contextmanager
+def _calmly() -> Iterator[None]:
+    """Without the bars and the announcements of libraries; Ctrl-C gets a word."""
+    os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if RANK == 0:
+            click.echo(f"truetune: {error or 'interrupted: the same command begins again'}", err=True)
+        raise
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 from truetune.training.recipe import SEED, Choice
-from truetune.training.rows import Data, Rows, hold_out, said, with_copies
+from truetune.training.rows import Data, Rows, hold_out, said, table_of, with_copies
 
 APART = 32
 """Verdicts in succession that have different prompts and answers, where the data has enough such rows: KTO takes the
@@ -65,9 +65,7 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     settings = {"packing": "none", "preferences": True, "sources": True, "trainer": "transformers"}
     spec = spec.model_copy(update={"encode": spec.encode.model_copy(update=settings)})
     encoded = encode(spec, progress=progress)
-    table = encoded.dataset()
-    if not len(table):
-        raise DataError(f"{', '.join(spec.data)}: no answer is left to train on; see {encoded.folder}/dropped.jsonl")
+    table = table_of(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
     flat = _Flat.of(table)
     chosen = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
@@ -76,7 +74,7 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     train = _preferences(table, np.flatnonzero(~apart), spec)
     held_out = _preferences(table, np.flatnonzero(apart), spec) if held else None
     if spec.eval_data:
-        other = encode(spec.model_copy(update={"data": spec.eval_data})).dataset()
+        other = table_of(encode(spec.model_copy(update={"data": spec.eval_data})), spec.eval_data)
         held_out = _preferences(other, np.arange(len(other)), spec)
     tokens = int(np.diff(flat.offsets)[~apart].sum())
     choices = (*said(spec, held, encoded.manifest), *_chosen(spec, train))

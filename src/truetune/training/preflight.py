@@ -61,7 +61,9 @@ class Looks:
 
 def check_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
-    spec = spec.model_copy(update={"ignore": (*spec.ignore, *MENDED)})
+    adapts = spec.training.lora is not None or spec.training.adapter is not None
+    moot = MENDED if adapts else (*MENDED, "base-model-special-tokens-untrained")
+    spec = spec.model_copy(update={"ignore": (*spec.ignore, *moot)})
     report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
     config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
     return replace(report, findings=in_order([*report.findings, *of_settings(config, spec)]))

@@ -82,6 +82,8 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
     if not isinstance(before.get("inputs"), dict) or "status" not in before:
         raise UsageError(f"{folder / RUN}: is not what truetune wrote; {ELSEWHERE}")
     different = differences(inputs, before["inputs"])
+    if different and before["status"] == "looking" and not checkpoints(folder):
+        return Claim(folder, {}, None, False, ("an earlier run with other settings never began here: its record goes",))
     if different:
         raise UsageError(f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)}; {ELSEWHERE}")
     if before["status"] == "finished" and not any(damages(folder, before["files"])):

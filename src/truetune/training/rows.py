@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from truetune.encoding.pack import best_fit
 from truetune.encoding.run import Encoded, Progress, encode
-from truetune.errors import DataError
+from truetune.errors import DataError, UsageError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 from truetune.training.recipe import Choice
@@ -81,16 +81,14 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
     plain = spec.encode.model_copy(update={"packing": "none", "sources": True, "trainer": "transformers"})
     unpacked = spec.model_copy(update={"encode": plain})
     encoded = encode(unpacked, progress=progress)
-    table = encoded.dataset()
-    if not len(table):
-        raise DataError(f"{', '.join(spec.data)}: no example is left to train on; see {encoded.folder}/dropped.jsonl")
+    table = table_of(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
     chosen = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
     held = with_copies(texts_of(table), numbers, chosen)
     apart = np.isin(numbers, sorted(held))
     held_out: Rows | None = None
     if spec.eval_data:
-        other = encode(unpacked.model_copy(update={"data": spec.eval_data})).dataset()
+        other = table_of(encode(unpacked.model_copy(update={"data": spec.eval_data})), spec.eval_data)
         held_out = Rows(other, _alone(range(len(other))))
     elif held:
         held_out = Rows(table, _alone(np.flatnonzero(apart).tolist()))
@@ -101,6 +99,13 @@ def load(spec: RunSpec, *, progress: Progress | None = None) -> Data:
         packs = [[kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))]
     choices = tuple(said(spec, held, encoded.manifest))
     return Data(Rows(table, packs), held_out, encoded, len(kept), sum(lengths), held, choices)
+
+
+def table_of(encoded: Encoded, files: Iterable[str]) -> Any:
+    """The rows that were written. Raises DataError where there are none."""
+    if not encoded.counts["packs"]:
+        raise DataError(f"{', '.join(files)}: no example is left to train on; see {encoded.folder}/dropped.jsonl")
+    return encoded.dataset()
 
 
 def _lengths(table: Any) -> NDArray[np.int64]:
@@ -128,6 +133,9 @@ def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
         count = min(MOST, max(FEWEST, round(HELD_OUT * len(rows)))) if len(rows) >= 10 * FEWEST else 0
     else:
         count = round(size * len(rows)) if size < 1 else int(size)
+        if not 0 <= count < len(rows):
+            raise UsageError(f"training.val_size is {size:g}, and the data has {len(rows):,} rows: hold out fewer; 0 "
+                             "holds out none")  # fmt: skip
     return frozenset(sorted(rows, key=_hash)[: min(count, len(rows) - 1)])
 
 

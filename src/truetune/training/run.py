@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import RANK, Finding
 from truetune.spec.run import RunSpec
 from truetune.training import contract, preflight
 from truetune.training.added import extended
@@ -44,6 +44,8 @@ class Trained:
     """Of the held-out rows, in nats a token; None where there are none"""
     findings: tuple[Finding, ...]
     """Of all that was looked at before and meanwhile"""
+    failed: bool
+    """The answers have shown a finding at or above `fail_on`"""
     seconds: float
 
 
@@ -90,7 +92,7 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
             listener.say(note)
         if place.finished:
             listener.say(f"already trained: {folder} holds this run, which ended {place.before['ended']}")
-            return Trained(folder, place.before["step"], place.before["losses"].get("held_out"), (), 0.0)
+            return Trained(folder, place.before["step"], place.before["losses"].get("held_out"), (), False, 0.0)
         fitted = fitting.over(spec, made.spec, place.before.get("fitted", ()) if place.checkpoint else ())
         if fitted.max_length != spec.max_length:
             data = load(recipe(fitted, rows=None, **machine).spec)
@@ -109,9 +111,10 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
             raise RanOut(trouble, planned(made.spec, fitting.memory), folder)
         loss = held_out_loss(trainer)
         save(trainer, record, loss=loss, seconds=time.perf_counter() - started)
-    return Trained(
-        folder, trainer.state.global_step, loss, (*looks.findings, *watching.findings), time.perf_counter() - started
-    )
+    least = RANK[spec.fail_on]
+    failed = any(RANK[finding.severity] >= least for finding in watching.findings)
+    findings = (*looks.findings, *watching.findings)
+    return Trained(folder, trainer.state.global_step, loss, findings, failed, time.perf_counter() - started)
 
 
 def prepared(made: Recipe, data: Data, listener: Listener) -> Prepared:

@@ -58,7 +58,7 @@ def _same(probes: Probes, texts: list[str]) -> tuple[Any, list[Choice]]:
         try:
             tokenizer = kind.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:
-            found = found or f"transformers can't load it: {error}"
+            found = found or f"transformers can't load it: {str(error).splitlines()[0]}"
             continue
         other = same_ids(tokenizer, probes, texts)
         if other is None:
@@ -75,7 +75,9 @@ def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
         pad, why = good_pad(probes.tokenizer, probes.stops)
         if pad is None and _full(probes):
             tokenizer.pad_token = was or tokenizer.eos_token
-            why = "no token is free, and an adapter has no row for a new one; labels are masked by place, so none is lost"
+            why = (
+                "no token is free, and an adapter has no row for a new one; masks go by place: no label is lost"
+            )
         elif pad is None:
             tokenizer.add_special_tokens({"pad_token": PAD})
         else:

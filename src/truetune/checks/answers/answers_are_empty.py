@@ -70,4 +70,4 @@ class AnswersAreEmpty(AnswersRule):
 def _empty(sample: Sample) -> bool | None:
     """None where an empty answer is what the data says."""
     expected = bool(sample.prompt.reference_ids) and not sample.prompt.reference.strip()
-    return None if expected else sample.scores.empty
+    return None if expected else sample.scores.empty and sample.scores.stopped

@@ -59,7 +59,7 @@ class TokenizerDiffersFromBase(CheckpointRule):
         theirs = _read(base.folder) if base is not None else None
         if mine is None or theirs is None:
             return
-        changed = [part for part in CUTS if mine.get(part) != theirs.get(part)]
+        changed = [part for part in CUTS if _cuts(mine.get(part)) != _cuts(theirs.get(part))]
         moved = _moved(_vocabulary(mine), _vocabulary(theirs))
         if changed or moved:
             evidence = [f"{part}: {_short(mine.get(part))}; the base: {_short(theirs.get(part))}" for part in changed]
@@ -78,6 +78,13 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return read_json(folder / "tokenizer.json")
     except TokenizerError:
         return None
+
+
+def _cuts(part: Any) -> Any:
+    """Without what changes offsets and no id."""
+    if isinstance(part, dict):
+        return {name: _cuts(value) for name, value in part.items() if name != "trim_offsets"}
+    return [_cuts(value) for value in part] if isinstance(part, list) else part
 
 
 def _vocabulary(tokenizer: dict[str, Any]) -> dict[str, Any]:
