@@ -22,7 +22,8 @@ def page() -> str:
         parts.append(f"## truetune {name}".rstrip() + f"\n\n```text\n{result.output.rstrip()}\n```\n")
     parts.append(
         "## Exit codes\n\n0: clean. 1: findings at or above `--fail-on` (error, where not said). 2: usage or input "
-        "error, with one line on what and where. 130: interrupted. 143: terminated.\n\nWith `TRUETUNE_DEBUG=1` an input error shows its "
+        "error, with one line on what and where. 130: interrupted. 143: "
+        "terminated.\n\nWith `TRUETUNE_DEBUG=1` an input error shows its "
         "traceback.\n"
     )
     return "\n".join(parts)

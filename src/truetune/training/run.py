@@ -24,7 +24,7 @@ from truetune.training.recipe import Recipe, recipe
 from truetune.training.record import Record, begun, inputs_of
 from truetune.training.resume import Claim, claim, held
 from truetune.training.rows import Data, highest
-from truetune.training.saving import Saving, held_out_loss, save
+from truetune.training.saving import Saving, held_out_loss, loss_before, save
 from truetune.training.watch.ranks import sharded
 from truetune.training.watch.watching import watcher
 
@@ -104,12 +104,14 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
             contract.write(folder, ready.probes, ready.tokenizer)
         trainer = build(made, ready, data)
         look(trainer, made, data, place, looks, record)
+        record.put(held_out_before=(before := loss_before(trainer, place)))
         watching = watcher(made.spec, ready, data, folder, listener)
         others = (Telling(listener, data.tokens * made.effective / len(data.train)), watching, *callbacks)
         trouble = attempt(trainer, lambda: trained(trainer, made, place, record, listener, others))
         if trouble is not None:
             raise RanOut(trouble, planned(made.spec, fitting.memory), folder)
-        loss = held_out_loss(trainer)
+        if (loss := held_out_loss(trainer)) is not None:
+            listener.say(f"held-out loss: {loss:.3f}" + (f" ({before:.3f} before)" if before is not None else ""))
         save(trainer, record, loss=loss, seconds=time.perf_counter() - started)
     least = RANK[spec.fail_on]
     failed = any(RANK[finding.severity] >= least for finding in watching.findings)

@@ -166,6 +166,20 @@ class Saving(TrainerCallback):
         return UsageError(f"{folder}: the checkpoint could not be written: {error} ({free:,} bytes are free); {then}")
 
 
+def loss_before(trainer: Any, claim: Claim) -> float | None:
+    """The loss of the held-out rows before the first step; None where none are held out, or the weights are sharded."""
+    if claim.checkpoint is not None:
+        known: float | None = claim.before.get("held_out_before")
+        return known
+    if trainer.eval_dataset is None or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        return None
+    loss: float | None = trainer.evaluate().get("eval_loss")
+    vars(trainer).pop(
+        "model_preparation_time", None
+    )  # else each later evaluation logs it, but not in a run that goes on
+    return loss
+
+
 def held_out_loss(trainer: Any) -> float | None:
     """The loss of the held-out rows after the last step, from the log where it stands there."""
     if trainer.eval_dataset is None:

@@ -75,9 +75,7 @@ def _padded(tokenizer: Any, probes: Probes) -> Iterator[Choice]:
         pad, why = good_pad(probes.tokenizer, probes.stops)
         if pad is None and _full(probes):
             tokenizer.pad_token = was or tokenizer.eos_token
-            why = (
-                "no token is free, and an adapter has no row for a new one; masks go by place: no label is lost"
-            )
+            why = "no token is free, and an adapter has no row for a new one; masks go by place: no label is lost"
         elif pad is None:
             tokenizer.add_special_tokens({"pad_token": PAD})
         else:

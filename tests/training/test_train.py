@@ -1,0 +1,111 @@
+"""`truetune train` from its settings to its folder, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import truetune
+from tests.auditing import tiny
+from truetune.errors import DataError, FindingsError, UsageError
+from truetune.spec.files import spec_of
+from truetune.training import preflight
+from truetune.training.prepare import prepare
+from truetune.training.recipe import recipe
+from truetune.training.rows import hold_out, load, with_copies
+from truetune.training.supervised import supervised
+
+FEW: dict[str, Any] = {
+    "max_length": 256,
+    "rehearsal": False,
+    "watch": {"prompts": 2, "max_new_tokens": 8},
+    "trainer": {"report_to": "none"},
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    tiny.model(eos_token_id=3).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return folder
+
+
+def rows(folder: Path, chats: list[dict[str, Any]]) -> Path:
+    path = folder / "chats.jsonl"
+    path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    return path
+
+
+def settings(base: Path, data: Path, **training: Any) -> dict[str, Any]:
+    return {**FEW, "model": str(base), "tokenizer": str(base), "data": str(data),
+            "training": {"max_steps": 4, "lora": {"r": 4}, **training}}  # fmt: skip
+
+
+def test_a_run_ends_in_a_folder_that_a_check_finds_clean(base: Path, tmp_path: Path) -> None:
+    given = settings(base, rows(tmp_path, tiny.chats(100)))
+    done = truetune.train(out=tmp_path / "out", **given)
+    assert (done.steps, done.failed) == (4, False)
+    assert {"run.json", "contract.json", "samples", "adapter_model.safetensors", "base_fingerprint.json"} <= {
+        path.name for path in done.folder.iterdir()
+    }
+    assert truetune.check([str(done.folder)]).worst() in (None, "info")
+    logged = json.loads((done.folder / "trainer_state.json").read_text())["log_history"]
+    assert all("loss/stop token" in line for line in logged if "loss" in line)
+    again = truetune.train(out=tmp_path / "out", **given)
+    assert (again.steps, again.seconds) == (4, 0.0)
+    with pytest.raises(UsageError, match="learning_rate"):
+        truetune.train(out=tmp_path / "out", **settings(base, tmp_path / "chats.jsonl", learning_rate=1e-2))
+
+
+def test_an_error_of_the_check_stops_it_and_frees_the_folder(base: Path, tmp_path: Path) -> None:
+    bad = rows(tmp_path, [{"messages": [{"role": "user", "content": "Hi"}]} for _ in range(12)])
+    with pytest.raises((FindingsError, DataError)):
+        truetune.train(out=tmp_path / "out", **settings(base, bad))
+    good = rows(tmp_path, tiny.chats(12))
+    assert truetune.train(out=tmp_path / "out", **settings(base, good, max_steps=1)).steps == 1
+
+
+def test_rows_that_are_all_too_long(base: Path, tmp_path: Path) -> None:
+    given = settings(base, rows(tmp_path, tiny.chats(12)))
+    with pytest.raises(DataError, match="no example is left"):
+        truetune.train(out=tmp_path / "out", **{**given, "max_length": 4})
+
+
+def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> None:
+    given = settings(base, rows(tmp_path, tiny.chats(40)), val_size=0)
+    made = recipe(spec_of(given, "test"), rows=40, gpu=False, bf16=False)
+    data = load(made.spec)
+    trainer = supervised(made, prepare(made.spec, made.training), data)
+    assert not preflight.audit_run(trainer, made.spec, data.train, laws="none").failed()
+    collate = trainer.data_collator
+
+    def shifted(batch: Any) -> Any:
+        made = collate(batch)
+        return {**made, "labels": torch.roll(made["labels"], 1, dims=1)}
+
+    trainer.data_collator = shifted
+    report = preflight.audit_run(trainer, made.spec, data.train, laws="none")
+    assert report.failed()
+    assert "TT024" in {finding.code for finding in report.findings}
+
+
+def test_copies_of_a_held_out_row_are_held_out_too() -> None:
+    numbers = np.arange(6)
+    assert with_copies([b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})) == {0, 2}
+    assert with_copies([b"a"] * 6, numbers, frozenset({0})) == frozenset()
+
+
+def test_as_many_rows_are_held_out_as_asked() -> None:
+    numbers = np.repeat(np.arange(100), 2)
+    assert len(hold_out(numbers, 0.25)) == 25
+    assert len(hold_out(numbers, None)) == 8
+    assert hold_out(np.arange(20), None) == frozenset()
+    for wrong in (-1, 100, 1e9):
+        with pytest.raises(UsageError, match="val_size"):
+            hold_out(numbers, wrong)
