@@ -23,7 +23,7 @@ SAME = 3
 
 @click.command(short_help="Train: SFT, LoRA, DPO, ORPO, KTO, checked before and watched meanwhile.")
 @click.argument("settings", metavar="SETTINGS")
-@click.option("-o", "--out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./trained.")
+@click.option("-o", "--out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./outputs.")
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
               help="A setting over those of SETTINGS: --set training.learning_rate=1e-4. Repeatable.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Train in spite of findings; the record says so.")

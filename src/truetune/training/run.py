@@ -30,7 +30,7 @@ from truetune.training.watch.watching import watcher
 
 Load = Callable[..., Data]
 Builder = Callable[[Recipe, Prepared, Data], Any]
-OUT = "trained"
+OUT = "outputs"
 """Where a run is written that names no folder"""
 
 
