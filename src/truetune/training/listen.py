@@ -87,10 +87,13 @@ class Telling(TrainerCallback):
         self.figures["tokens/s"] = self.tokens / max(now - self._last, 1e-9)
         self.figures["memory"] = memory()
         self._last = now
-        self.listener.step(state.global_step, self.figures)
+        if not control.should_log:
+            self.listener.step(state.global_step, self.figures)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
         self.figures |= {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
+        if "loss" in (logs or {}):
+            self.listener.step(state.global_step, self.figures)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         self.listener.end()
