@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", help="a model folder with weights")
     parser.add_argument("--data", help="rows of alpaca (instruction, input, output), as JSON")
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--dtype", default="float32", help="of the weights, in both: float32, bfloat16")
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
@@ -103,7 +104,7 @@ def _gpu(asked: Any) -> None:
 def _run(asked: Any, arm: str) -> Timed:
     """In a process of its own."""
     command = [sys.executable, "-m", "bench.train", *filter(None, [asked.model]), "--steps", str(asked.steps),
-               "--arm", arm, *(["--full"] if asked.full else []),
+               "--arm", arm, "--dtype", asked.dtype, *(["--full"] if asked.full else []),
                *(["--data", asked.data] if asked.data else [])]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     return Timed(**json.loads(done.stdout.splitlines()[-1]))
@@ -117,7 +118,8 @@ def _arm(asked: Any) -> Timed:
         else:
             data = Path(asked.data) if asked.data else _demo()
             make: Callable[..., Any] = _ours if who == "ours" else _theirs
-            trainer = make(asked.model, data, what == "packed", not asked.full, asked.steps, Path(work))
+            lora = None if asked.full else LORA
+            trainer = make(asked.model, data, what == "packed", lora, asked.dtype, asked.steps, Path(work))
         return timed(trainer)
 
 
@@ -160,7 +162,9 @@ def _common(steps: int, folder: str | Path, packed: bool) -> dict[str, Any]:
             "report_to": "none", "optim": "adamw_torch_fused"}  # fmt: skip
 
 
-def _ours(model: str, data: Path, packed: bool, lora: bool, steps: int, work: Path) -> Any:
+def _ours(
+    model: str, data: Path, packed: bool, lora: dict[str, Any] | None, dtype: str, steps: int, work: Path
+) -> Any:  # fmt: skip
     from truetune.spec.files import spec_of
     from truetune.training.prepare import prepare
     from truetune.training.recipe import recipe
@@ -171,14 +175,16 @@ def _ours(model: str, data: Path, packed: bool, lora: bool, steps: int, work: Pa
     spec = spec_of({
         "model": model, "tokenizer": model, "data": str(data), "max_length": LENGTH, "rehearsal": False,
         "encode": {"packing": "best-fit" if packed else "none"}, "trainer": {"report_to": "none"},
-        "training": {**given, "val_size": 0, "bf16": False, **({"lora": LORA} if lora else {})},
+        "training": {**given, "val_size": 0, "bf16": False, "dtype": dtype, **({"lora": lora} if lora else {})},
     }, "bench")  # fmt: skip
     rows = load(recipe(spec, rows=None, gpu=False, bf16=False).spec)
     made = recipe(spec, rows=len(rows.train), gpu=False, bf16=False)
     return supervised(made, prepare(made.spec, made.training), rows)
 
 
-def _theirs(model: str, data: Path, packed: bool, lora: bool, steps: int, work: Path) -> Any:
+def _theirs(
+    model: str, data: Path, packed: bool, lora: dict[str, Any] | None, dtype: str, steps: int, work: Path
+) -> Any:  # fmt: skip
     from datasets import Dataset
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -192,9 +198,9 @@ def _theirs(model: str, data: Path, packed: bool, lora: bool, steps: int, work: 
     settings = SFTConfig(**_common(steps, work, packed), max_length=LENGTH, packing=packed, bf16=False, use_cpu=True,
                          gradient_checkpointing=False)  # fmt: skip
     return SFTTrainer(
-        AutoModelForCausalLM.from_pretrained(model, dtype="auto" if lora else "float32"), settings,
+        AutoModelForCausalLM.from_pretrained(model, dtype=dtype), settings,
         train_dataset=Dataset.from_list(rows), processing_class=AutoTokenizer.from_pretrained(model),
-        peft_config=LoraConfig(task_type="CAUSAL_LM", **LORA) if lora else None,
+        peft_config=LoraConfig(task_type="CAUSAL_LM", **lora) if lora else None,
     )  # fmt: skip
 
 
