@@ -93,6 +93,7 @@ def run(root: Path, folder: Path, kind: str, when: str = "") -> tuple[int, str]:
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         code = 0
+        torch.set_num_threads(1)  # makes torch's own pool anew, before two threads of the loading try to at once
         try:
             truetune.train(**settings(kind, root, folder), force=True, callbacks=[Trouble(when)])
         except KeyboardInterrupt as error:

@@ -103,6 +103,8 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
         if record.writes:
             contract.write(folder, ready.probes, ready.tokenizer)
         trainer = build(made, ready, data)
+        for kind in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(kind)
         look(trainer, made, data, place, looks, record)
         record.put(held_out_before=(before := loss_before(trainer, place)))
         watching = watcher(made.spec, ready, data, folder, listener)
@@ -152,8 +154,6 @@ def look(trainer: Any, made: Recipe, data: Data, place: Claim, looks: preflight.
 def trained(trainer: Any, made: Recipe, place: Claim, record: Record, listener: Listener,
             callbacks: Sequence[Any]) -> None:  # fmt: skip
     """Make the steps, watched and saved."""
-    for kind in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(kind)
     for callback in callbacks:
         trainer.add_callback(callback)
     set_seed(made.seed)
