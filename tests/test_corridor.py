@@ -30,6 +30,8 @@ ROOMS = (
     "checks",
     "rehearsal",
     "training",
+    "evaluation",
+    "serving",
     "report",
     "callback",
     "demo",

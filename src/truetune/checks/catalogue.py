@@ -17,7 +17,9 @@ DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
 """The stations that look at rows with a tokenizer"""
 AUDIT = ("batch", "law", "recitation")
 """The stations that look at a run with its trainer at hand"""
-STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT, "answers")
+AFTER = ("answers", "cause", "evaluation", "serving")
+"""The stations that look at what a model says"""
+STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT, *AFTER)
 
 
 @cache

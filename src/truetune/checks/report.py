@@ -82,6 +82,10 @@ class Report:
         worst = self.worst()
         return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
 
+    def more(self) -> dict[str, Any]:
+        """What its JSON has besides, for this kind of report: plain values."""
+        return {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport(Report):

@@ -25,7 +25,10 @@ from truetune.spec.run import RunSpec, Severity
 if TYPE_CHECKING:
     from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
+    from truetune.generation.evaluated import Evaluated  # noqa: F401
+    from truetune.generation.inquest import Inquest  # noqa: F401
     from truetune.generation.looks import Watched  # noqa: F401
+    from truetune.generation.service import Service  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.source.module import Module  # noqa: F401
 
@@ -166,3 +169,15 @@ class RecitationRule(Rule["Audit"]):
 
 class AnswersRule(Rule["Watched"]):
     """Looks at what a model answers, at some steps of its training or after it."""
+
+
+class CauseRule(Rule["Inquest"]):
+    """Looks for what makes a finished model answer badly."""
+
+
+class EvaluationRule(Rule["Evaluated"]):
+    """Looks at the losses and scores of a finished model, and at what measured them."""
+
+
+class ServingRule(Rule["Service"]):
+    """Looks at what a server makes of a model."""

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A question as messages, for who renders them himself."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Variables for the template"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,10 @@ class Prompt:
     line: int
     seen: bool = False
     """It is one of the rows that are trained on."""
+    text: str = ""
+    """What the ids were made of"""
+    chat: Chat | None = None
+    """None where the row is plain text"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,9 @@ class Answer:
     """P(any stop token) behind the whole reference answer, teacher-forced; None without a reference"""
     stop_rank: int | None = None
     """Rank of the likeliest stop token there, 0 = first"""
+    logprob: float | None = None
+    """Mean of the answer's tokens under the model itself, in nats, its stop token among them; None where the backend
+    can't tell"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from truetune.encoding.documents import CONTENT, LOST
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.label import label
 from truetune.errors import TemplateError
-from truetune.generation.looks import Prompt
+from truetune.generation.looks import Chat, Prompt
 from truetune.render.probes import Probes, prepared
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
@@ -101,6 +101,7 @@ class _Asked(NamedTuple):
     stop: int
     """First character of what ends it"""
     question: str
+    chat: Chat | None = None
 
 
 class PromptMaker:
@@ -142,7 +143,10 @@ class PromptMaker:
             raise NoPrompt("its prompt is empty")
         if self.longest is not None and len(ids) + len(answer) > self.longest:
             raise NoPrompt(f"it is longer than {self.longest:,} tokens")
-        return Prompt(tuple(ids), asked.question, reference, tuple(answer), row.origin.file, row.origin.line, seen)
+        return Prompt(
+            tuple(ids), asked.question, reference, tuple(answer), row.origin.file, row.origin.line, seen, asked.prompt,
+            asked.chat,
+        )  # fmt: skip
 
     def _chat(self, row: Conversation) -> _Asked:
         at = _last_trained(row.messages)
@@ -155,16 +159,15 @@ class PromptMaker:
             raise NoPrompt("the template leaves its answer out")
         template = self.renderer.tool_template if row.tools else self.renderer.template
         assert template is not None
+        settings = {**self.spec.template_kwargs, **row.template_kwargs}
         prompt = template.render(
-            row.messages[:at],
-            tools=row.tools,
-            documents=row.documents,
-            add_generation_prompt=True,
-            **{**self.spec.template_kwargs, **row.template_kwargs},
+            row.messages[:at], tools=row.tools, documents=row.documents, add_generation_prompt=True, **settings
         )
         stop = turn.end if turn.stop_start < 0 else turn.stop_start
         question = _said(row.messages[at - 1]) if at else ""
-        return _Asked(rendering, "".join(parts(prompt)), turn.start, stop, question)
+        messages = tuple({key: v for key, v in m.items() if key not in OWN_KEYS} for m in row.messages[:at])
+        chat = Chat(messages, tuple(row.tools or ()), settings)
+        return _Asked(rendering, "".join(parts(prompt)), turn.start, stop, question, chat)
 
     def _text(self, row: Conversation) -> _Asked:
         rendering = self.renderer.exact(row)[0]

@@ -29,6 +29,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "subjects": [{"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects],
         **(_learned(report) if isinstance(report, DataReport) else {}),
         **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
+        **report.more(),
         "findings": [_finding(finding) for finding in report.findings],
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import singledispatch
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -51,7 +52,13 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
         _learned(learned, console)
     if isinstance(report, AuditReport):
         audited.render_audited(report, console, verbose)
+    draw_more(report, console, verbose)
     _say(console, summary(report))
+
+
+@singledispatch
+def draw_more(report: Report, console: Console, verbose: bool) -> None:
+    """Draw what a kind of report has besides findings; modules beside this one register theirs."""
 
 
 def _learned(report: DataReport, console: Console) -> None:

@@ -1,0 +1,1 @@
+"""Why a finished model answers badly."""

@@ -1,0 +1,1 @@
+"""The losses and scores of a finished model, and what measured them."""

@@ -1,0 +1,44 @@
+"""Options of the commands that ask a finished model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from truetune.generation.backends.opening import Options
+
+OWN = ("backend", "device", "dtype", "served_model", "route", "concurrency", "timeout", "trust_remote_code")
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How the model is opened; `opening` takes them."""
+    options = [
+        click.option("--base", metavar="DIR", help="An adapter's base; else what its config names."),
+        click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, where it is not the model's."),
+        click.option("--backend", type=click.Choice(["transformers", "server", "vllm", "llama.cpp"]),
+                     help="Who answers; else by the kind of MODEL."),
+        click.option("--device", help="cpu, cuda, cuda:1, mps; else a GPU where there is one."),
+        click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
+                     help="Of the weights; else as stored, float32 on a CPU."),
+        click.option("--served-model", metavar="NAME", help="What a server calls the model, where it has several."),
+        click.option("--route", type=click.Choice(["chat", "completions"]), default="chat", show_default=True,
+                     help="Of a server: messages, or the prompt's own text."),
+        click.option("--concurrency", type=click.IntRange(1, 256), default=8, show_default=True, metavar="N",
+                     help="Requests to a server at a time."),
+        click.option("--timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, metavar="SECONDS",
+                     help="For one answer of a server."),
+        click.option("--trust-remote-code", is_flag=True, help="Run the code in the model's folder."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def opening(options: dict[str, Any]) -> Options:
+    """Taken out of a command's options."""
+    from truetune.generation.backends.opening import Options
+
+    return Options(**{name: options.pop(name) for name in OWN})
