@@ -19,17 +19,33 @@ if TYPE_CHECKING:
     from truetune.checks.report import DataReport as DataReport
     from truetune.checks.report import Report as Report
     from truetune.encoding.run import Encoded as Encoded
+    from truetune.evaluation.evaluated_report import EvaluationReport as EvaluationReport
+    from truetune.evaluation.report import SampleReport as SampleReport
+    from truetune.generation.backends.opening import Options as Options
     from truetune.memory.plan import Plan as Plan
     from truetune.rehearsal.report import RehearsalReport as RehearsalReport
+    from truetune.serving.ladder import Ladder as Ladder
+    from truetune.serving.report import ServiceReport as ServiceReport
     from truetune.spec.run import RunSpec as RunSpec
     from truetune.training.listen import Listener as Listener
     from truetune.training.run import Trained as Trained
 
 __version__ = "0.1.0.dev0"
 __all__ = [
-    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "Finding", "LintReport", "Listener", "Plan"),
-    *("RehearsalReport", "Report", "RunSpec", "Trained"),
-    *("__version__", "audit", "check", "diagnose", "encode", "lint", "plan", "rehearse", "train"),
+    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "EvaluationReport", "Finding", "Ladder", "LintReport"),
+    *(
+        "Listener",
+        "Options",
+        "Plan",
+        "RehearsalReport",
+        "Report",
+        "RunSpec",
+        "SampleReport",
+        "ServiceReport",
+        "Trained",
+    ),
+    *("__version__", "audit", "check", "diagnose", "encode", "evaluate", "ladder", "lint", "plan", "rehearse"),
+    *("sample", "serve_check", "train"),
 ]
 
 _HOMES = {
@@ -37,13 +53,18 @@ _HOMES = {
     "AuditReport": "truetune.checks.audit",
     "DataReport": "truetune.checks.report",
     "Encoded": "truetune.encoding.run",
+    "EvaluationReport": "truetune.evaluation.evaluated_report",
     "Finding": "truetune.checks.findings",
+    "Ladder": "truetune.serving.ladder",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.listen",
+    "Options": "truetune.generation.backends.opening",
     "Plan": "truetune.memory.plan",
     "RehearsalReport": "truetune.rehearsal.report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
+    "SampleReport": "truetune.evaluation.report",
+    "ServiceReport": "truetune.serving.report",
     "Trained": "truetune.training.run",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -232,6 +253,108 @@ def train(
         settings = merged(settings, {"training": {"output_dir": fspath(out)}})
     spec = spec_of(merged(given, settings), fspath(config) if config is not None else "truetune.train")
     return run(spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks)
+
+
+def sample(
+    model: str | PathLike[str],
+    data: Paths = (),
+    *,
+    count: int = 20,
+    compare: str | PathLike[str] | None = None,
+    parser: str | None = None,
+    max_new_tokens: int = 256,
+    options: Options | None = None,
+    **settings: Any,
+) -> SampleReport:
+    """Ask a finished model some held-out rows, judge each answer, and say why answers fail.
+
+    `model`, and another one to `compare` it with, is the folder of a model or an adapter, a GGUF file, or the URL of a
+    server; `options` say how it is opened (backend, device, dtype, ...). Without `data` the rows that its run held out
+    are asked. `parser` is json, json-schema:FILE, number, choice, regex:PATTERN or python:module.function. `settings`
+    are seed, temperature, top_p, base, tokenizer, min_success, all_rows, and fields of `RunSpec`.
+
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.evaluation.sample import sample as run
+    from truetune.generation.backends.opening import Options
+
+    other = None if compare is None else fspath(compare)
+    return run(fspath(model), _listed(data), count=count, compare=other, parser=parser, max_new_tokens=max_new_tokens,
+               options=options or Options(), **settings)  # fmt: skip
+
+
+def evaluate(
+    model: str | PathLike[str],
+    data: Paths = (),
+    *,
+    against: str | PathLike[str] | None = None,
+    parser: str | None = None,
+    answers: int = 0,
+    options: Options | None = None,
+    **settings: Any,
+) -> EvaluationReport:
+    """Measure a finished model on held-out rows: loss in nats a token by source, stopping, and `answers` that are read
+    by `parser`, which is tested first; compared row by row with the model `against`.
+
+    `model`, `data` and `options` are those of `sample`; `settings` are limit, seed, confidence, max_new_tokens,
+    trained_on, tasks (of lm-eval), base, tokenizer, and fields of `RunSpec`.
+
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.evaluation.evaluate import evaluate as run
+
+    other = None if against is None else fspath(against)
+    return run(fspath(model), _listed(data), against=other, parser=parser, answers=answers, options=options, **settings)
+
+
+def serve_check(
+    model: str | PathLike[str],
+    endpoint: str,
+    *,
+    data: Paths = (),
+    count: int = 4,
+    strength: bool = True,
+    options: Options | None = None,
+    **settings: Any,
+) -> ServiceReport:
+    """Compare what the server at `endpoint` builds and does with what `model` was trained for: prompt ids, stops,
+    sampling defaults, context, repeatability, and with `strength` how much of the training is served.
+
+    `count` rows of `data` are asked besides fixed conversations; `options` are those of `sample`; `settings` are base,
+    tokenizer, longest, and fields of `RunSpec`. Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.generation.backends.opening import Options
+    from truetune.serving.check import serve_check as run
+
+    return run(fspath(model), endpoint, data=_listed(data), count=count, strength=strength,
+               options=options or Options(), **settings)  # fmt: skip
+
+
+def ladder(
+    adapter: str | PathLike[str],
+    *,
+    base: str | PathLike[str] | None = None,
+    merged: str | PathLike[str] | None = None,
+    exported: Paths = (),
+    endpoint: str | None = None,
+    data: Paths = (),
+    prompts: int = 4,
+    options: Options | None = None,
+) -> Ladder:
+    """Score the same answers with an adapter on its base, saved and reloaded, merged, exported and served: the first
+    rung on which its effect is not there names what lost it.
+
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    from truetune.serving.ladder import ladder as run
+
+    under, whole = (None if path is None else fspath(path) for path in (base, merged))
+    return run(fspath(adapter), base=under, merged=whole, exported=_listed(exported), endpoint=endpoint,
+               data=_listed(data), prompts=prompts, options=options)  # fmt: skip
+
+
+def _listed(paths: Paths) -> list[str]:
+    return [fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
 
 
 def __getattr__(name: str) -> Any:

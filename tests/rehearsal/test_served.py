@@ -152,7 +152,7 @@ def test_tools_and_settings() -> None:
     assert heard == [{
         "messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"x": 1}'}}]}],
         "model": "small", "tools": [{"type": "function"}], "chat_template_kwargs": {"enable_thinking": False},
-        "add_generation_prompt": True,
+        "add_generation_prompt": True, "add_special_tokens": False,
     }]  # fmt: skip
     assert record.facts["recitation"]["served"]["prompts"] == [{"row": 0, "ids": [1], "count": 1}]
 

@@ -17,11 +17,15 @@ import click
 import truetune
 from truetune.cli.auditing import run
 from truetune.cli.checking import check, diagnose, lint, show
+from truetune.cli.climbing import ladder
 from truetune.cli.encoding import encode
+from truetune.cli.evaluating import evaluate
 from truetune.cli.learning import demo, explain, rules
 from truetune.cli.merging import export, merge, movement
 from truetune.cli.planning import plan
 from truetune.cli.rehearsing import rehearse
+from truetune.cli.sampling import sample
+from truetune.cli.serving import serve_check
 from truetune.cli.starting import init
 from truetune.cli.training import train
 from truetune.errors import FindingsError, TruetuneError
@@ -81,5 +85,6 @@ def commands(context: click.Context) -> None:
 for command in (
     *(check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse),
     *(init, train, merge, export, movement),
+    *(sample, evaluate, serve_check, ladder),
 ):
     commands.add_command(command)

@@ -54,6 +54,34 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How rows are read and rendered, for a command that asks a finished model; `row_settings` takes them."""
+    options = [
+        click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
+                     help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
+        click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
+                     help="Column names: --map answer=output. Repeatable."),
+        click.option("--template", help="Name of one of the tokenizer's chat templates, or a .jinja file."),
+        click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
+                     help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def row_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Settings of RunSpec, with those on rules, taken out of a command's options. Raises UsageError."""
+    given = {
+        "map": dict(_pairs(options.pop("pairs"), "--map")),
+        "template_kwargs": {
+            name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")
+        },
+        **{name: options.pop(name) for name in ("format", "template", *OF_RULES)},
+    }
+    return {name: value for name, value in given.items() if value not in (None, (), {})}
+
+
 def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = True) -> tuple[RunSpec, Path | None]:
     """Command line over settings file (also that of the current folder), and the file.
 

@@ -1,17 +1,94 @@
-"""Inquest: why a finished model answers as it does."""
+"""Inquest: what may make a finished model answer as it does."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from truetune.generation.backends.place import Kind
 from truetune.generation.looks import Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A control token."""
+
+    text: str
+    id: int
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.id})"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """What a model thinks of stopping behind the reference answers."""
+
+    probability: float
+    """P(any trained stop token), the median over the references"""
+    rank: int
+    """Of the likeliest of them, 0 = first; the median"""
+    references: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The same reference answers under a model and under its base."""
+
+    difference: float
+    """Mean of |difference| of the log-probabilities of a token, in nats; exactly 0 where nothing was applied"""
+    model: float
+    """Mean log-probability of a token, in nats"""
+    base: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """An answer that is another one where its prompt is asked alone."""
+
+    question: str
+    together: str
+    alone: str
+    token: int
+    """Where they part, 0 = the first token"""
+    nats: float | None
+    """How much less likely the token of the batch is there than the other, asked alone; rounding moves near ties only.
+    None where it can't be told"""
 
 
 @dataclass(frozen=True)
 class Inquest:
-    """What is known about a model besides its answers."""
+    """What is known about a model besides its answers; what was not or can't be asked is None or empty."""
 
     watched: Watched
     """One look at the finished model"""
     base: Watched | None = None
-    """The same prompts under its base, where they were asked"""
+    """Some of the same prompts under its base, where they were asked"""
+    kind: Kind = "model"
+    trained: tuple[Token, ...] = ()
+    """Stop tokens that its answers are trained to end with"""
+    recorded: bool = False
+    """The training record says so; else the template and the references do"""
+    served: tuple[Token, ...] = ()
+    """Stop tokens at which its answers were ended"""
+    pad: Token | None = None
+    stopping: Stopping | None = None
+    base_stopping: Stopping | None = None
+    run: bool = False
+    """There is a record of the training."""
+    contract: bool = False
+    """There is a record of the prompts of the training."""
+    prompts: tuple[str, ...] = ()
+    """How the prompts differ from it, one text for each way"""
+    effect: Effect | None = None
+    surprise: float | None = None
+    """Of reference answers under the model: nats a token"""
+    alone: int = 0
+    """Prompts that were asked once more, alone"""
+    parted: tuple[Parted, ...] = ()
+    folder: Path | None = None
+    """The files of the model or adapter"""
+    base_folder: Path | None = None
+    notes: tuple[str, ...] = ()
+    """What could not be asked, and why"""

@@ -37,6 +37,9 @@ class Prompt:
     """What the ids were made of"""
     chat: Chat | None = None
     """None where the row is plain text"""
+    row: int = -1
+    """Its row, counted from 0 over all files, which tells rows apart: in JSON on one line all have one `line`. -1 where
+    it is not known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,10 @@ class Scores:
     """The named parser reads it; None where none is named"""
     agrees: bool | None = None
     """The parser reads the same of it and of the reference; None where it reads nothing of the reference"""
+    garbage: bool = False
+    """It is no text: broken characters, or words that the model itself finds unlikely."""
+    perplexity: float | None = None
+    """Of the answer under the model itself; None where it can't be told"""
 
 
 @dataclass(frozen=True, slots=True)

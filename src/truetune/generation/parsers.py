@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import re
-from collections.abc import Callable
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,20 +24,25 @@ Parser = Callable[[str], Any]
 
 LONGEST = 100_000
 """Characters of an answer that a pattern is looked for in"""
-_FENCE = re.compile(r"```[\w+-]*\s*\n(.*?)\n?\s*```", re.DOTALL)
-_NUMBER = re.compile(
-    r"(?:(?<!\w)[-+−])?(?<![\w.])(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?|(?<!\w)[-+−]?\.\d+"
+SECONDS = 1.0
+"""That one reading may take"""
+THINK_END = "</think>"
+_FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+_TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_NUMBER = re.compile(rf"(?:(?<!\w)[-+−]\$?)?(?<![\w.]){_DIGITS}|(?<!\w)[-+−]?\.\d+")
+_SIGNED = rf"[\s*$€£:(\\]*((?:[-+−]\$?)?{_DIGITS})"
+_FINAL = (
+    re.compile(rf"####{_SIGNED}"),
+    re.compile(rf"\\boxed\{{{_SIGNED}[^\w{{}}]*\}}"),
+    re.compile(rf"(?i:answer|答案)[\s*]*(?:is|are|=|是|为)?{_SIGNED}(?=[\s*$%)\\]*(?:[.。](?!\d)|\n|\Z))"),
 )
-_LETTER = r"[(\[*_\"'$]*(?:\\(?:boxed|text)\{)*\(?(A(?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[B-E])\b"
-_CHOICES = (
-    re.compile(r"(?i:answer|choice|option|答案|选项|选)\W{0,4}(?:is|are|be|是|为|选)?\W{0,4}" + _LETTER),
-    re.compile(r"\A\W{0,3}" + _LETTER),
-    re.compile(r"\\boxed\{\W*([A-E])\W*\}"),
-)
+"""Where a number is named as the answer, the surest first"""
 
 
 def parser_of(name: str) -> Parser:
-    """json, json-schema:FILE, number, choice (a letter from A to E), regex:PATTERN, python:module.function.
+    """json, json-schema:FILE, number, choice (a letter from A to E), choice:A-J, regex:PATTERN, python:module.function,
+    python:FILE.py:function.
 
     Raises SpecError for a name, file, pattern or function that is not there.
     """
@@ -39,15 +50,71 @@ def parser_of(name: str) -> Parser:
         return _PLAIN[name]
     kind, colon, rest = name.partition(":")
     if not (colon and rest and kind in _NAMED):
-        known = ", ".join([*_PLAIN, "json-schema:FILE", "regex:PATTERN", "python:module.function"])
+        known = ", ".join([*_PLAIN, "choice:A-J", "json-schema:FILE", "regex:PATTERN", "python:module.function",
+                           "python:FILE.py:function"])  # fmt: skip
         raise SpecError(f"the parser {name!r} is not known; expected one of {known}")
     return _NAMED[kind](rest)
 
 
+def reading(parse: Parser, text: str, seconds: float = SECONDS) -> Any:
+    """What a parser reads of what stands behind the reasoning, within some seconds.
+
+    Raises what the parser raises, TimeoutError where it takes longer.
+    """
+    with limited(seconds):
+        return parse(text.rpartition(THINK_END)[2].strip())
+
+
+def read(parse: Parser, text: str) -> Any | None:
+    """The same; None where nothing is read, for whatever reason."""
+    try:
+        return reading(parse, text)
+    except Exception:
+        return None
+
+
+def same(a: Any, b: Any) -> bool:
+    """Are these two readings equal, and not nothing?"""
+    try:
+        return a is not None and b is not None and bool(a == b)
+    except Exception:
+        return False
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in the block after so long. It can't on Windows, nor outside the main thread."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise TimeoutError(f"it takes more than {seconds:g} s")
+
+    started = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - started)), again)
+
+
 def _json(text: str) -> Any:
-    """The whole text, or the only fenced block in it; raises ValueError. Null is wrapped: None means nothing read."""
+    """The whole text, or the only fenced block or the tool calls in it; raises ValueError. Null is wrapped: None means
+    nothing read."""
+    if calls := _TOOL_CALL.findall(text):
+        made = [_value(call) for call in calls]
+        return made[0] if len(made) == 1 else made
     fenced = _FENCE.findall(text)
-    value = json.loads(fenced[0] if len(fenced) == 1 else text, parse_constant=_no_constant)
+    return _value(fenced[0] if len(fenced) == 1 else text)
+
+
+def _value(text: str) -> Any:
+    value = json.loads(text, parse_constant=_no_constant)
     return (None,) if value is None else value
 
 
@@ -56,17 +123,39 @@ def _no_constant(name: str) -> Any:
 
 
 def _number(text: str) -> Decimal | None:
-    """The last number in the text, digits grouped by commas or not."""
-    found = _NUMBER.findall(text)
-    return Decimal(found[-1].replace(",", "").replace("−", "-")) if found else None
+    """The number that is named as the answer last, else the last one; digits grouped by commas or not."""
+    text = text.replace("{,}", ",").replace("\\$", "$")
+    found = next((found for pattern in _FINAL if (found := pattern.findall(text))), None) or _NUMBER.findall(text)
+    return Decimal(re.sub(r"[,$]", "", found[-1]).replace("−", "-")) if found else None
 
 
-def _choice(text: str) -> str | None:
-    """The letter that is named as the answer last, else the one that the text begins with."""
-    for pattern in _CHOICES:
-        if found := pattern.findall(text):
-            return str(found[-1]).upper()
-    return None
+def _choice(last: str) -> Parser:
+    """A letter from A to `last`: the one that is named as the answer last, else the one that the text begins with, or
+    that has a line of its own."""
+    words = "".join(letter for letter in "AI" if letter <= last)
+    others = "".join(chr(code) for code in range(ord("A"), ord(last) + 1) if chr(code) not in words)
+    one = rf"([{words}](?!’|'|[ \t]+(?!is\b|because\b)[a-z])|[{others}])"
+    letter = rf"[(\[*_\"'$]*(?:\\(?:boxed|text)\{{)*\(?{one}\b"
+    named = r"(?i:option|choice|letter|选项)?\W{0,3}"
+    patterns = tuple(map(re.compile, (
+        rf"\\boxed\{{(?:\\text\{{)?\W*([A-{last}])\W*\}}",
+        rf"(?i:answer|答案)\W{{0,4}}(?:is|are|be|是|为|选)?\W{{0,4}}{named}{letter}",
+        rf"\A\W{{0,3}}{letter}",
+        rf"(?m:^[\W_]{{0,4}}([A-{last}])[\W_]{{0,4}}$)",
+        rf"(?i:choice|option|选项|选)\W{{0,4}}(?:is|are|be|是|为|选)?\W{{0,4}}{letter}",
+    )))  # fmt: skip
+
+    def parse(text: str) -> str | None:
+        return next((str(found[-1]) for pattern in patterns if (found := pattern.findall(text))), None)
+
+    return parse
+
+
+def _choices(letters: str) -> Parser:
+    found = re.fullmatch(r"A-([B-Z])", letters)
+    if found is None:
+        raise SpecError(f"the parser choice:{letters}: expected the letters as in choice:A-J")
+    return _choice(found[1])
 
 
 def _regex(pattern: str) -> Parser:
@@ -106,17 +195,52 @@ def _schema(file: str) -> Parser:
 
 
 def _python(path: str) -> Parser:
-    """A function that the user names."""
-    module, _, name = path.rpartition(".")
+    """A function that the user names: of a module (the working folder's come first), or of a file."""
+    file, colon, name = path.rpartition(":")
+    module = "" if colon else path.rpartition(".")[0]
+    name = name if colon else path.rpartition(".")[2]
     try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(f"the parser python:{path}: {error}; expected python:module.function") from None
+        found = getattr(_of_file(Path(file)) if colon else _of_module(module), name)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError | AttributeError) else error
+        raise SpecError(f"the parser python:{path}: {what}; expected python:module.function or python:FILE.py:function"
+                        ) from None  # fmt: skip
     if not callable(found):
         raise SpecError(f"the parser python:{path}: {name} is no function")
+    try:
+        inspect.signature(found).bind("answer")
+    except TypeError:
+        raise SpecError(f"the parser python:{path}: {name} must take one argument, the answer's text") from None
+    except ValueError:
+        pass
     parse: Parser = found
     return parse
 
 
-_PLAIN: dict[str, Parser] = {"json": _json, "number": _number, "choice": _choice}
-_NAMED: dict[str, Callable[[str], Parser]] = {"json-schema": _schema, "regex": _regex, "python": _python}
+def _of_module(name: str) -> Any:
+    """Raises ImportError or ValueError, or what the module raises."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(here)
+
+
+def _of_file(file: Path) -> Any:
+    """Raises FileNotFoundError, or what the file raises."""
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is no file")
+    spec = importlib.util.spec_from_file_location(f"truetune_parser_{file.stem}", file.resolve())
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+_PLAIN: dict[str, Parser] = {"json": _json, "number": _number, "choice": _choice("E")}
+_NAMED: dict[str, Callable[[str], Parser]] = {
+    "json-schema": _schema, "regex": _regex, "python": _python, "choice": _choices,
+}  # fmt: skip

@@ -145,7 +145,7 @@ class PromptMaker:
             raise NoPrompt(f"it is longer than {self.longest:,} tokens")
         return Prompt(
             tuple(ids), asked.question, reference, tuple(answer), row.origin.file, row.origin.line, seen, asked.prompt,
-            asked.chat,
+            asked.chat, row.origin.row,
         )  # fmt: skip
 
     def _chat(self, row: Conversation) -> _Asked:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from itertools import dropwhile
 
+from truetune.generation.garbage import is_garbage, perplexity_of
 from truetune.generation.language import language, switched
 from truetune.generation.looks import Answer, Prompt, Scores
 from truetune.generation.loops import looped
@@ -39,7 +40,8 @@ def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), pars
     said, wanted = answer.text, prompt.reference
     mine, theirs = words(said), words(wanted)
     known = bool(wanted.strip())
-    tongue = language(said)
+    tongue, other = language(said), language(wanted)
+    perplexity = perplexity_of(answer.logprob, _tokens(answer))
     return Scores(
         stopped=answer.stop is not None,
         empty=not said.strip(),
@@ -48,12 +50,14 @@ def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), pars
         echoed=_echoes(prompt.question, said) and not _echoes(prompt.question, wanted),
         markers=tuple(sorted(_markers(said, control) - _markers(f"{wanted}\n{prompt.question}", control))),
         language=tongue,
-        switched=switched(tongue, language(wanted)) if known and tongue else None,
+        switched=switched(tongue, other) if known and tongue else None,
         length_ratio=_tokens(answer) / len(prompt.reference_ids) if prompt.reference_ids else None,
         exact=said.split() == wanted.split() if known else None,
         overlap=_overlap(mine, theirs) if known else None,
         parsed=None if parse is None else _parsed(parse, said) is not None,
         agrees=_agrees(parse, said, wanted) if parse is not None and known else None,
+        garbage=is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other),
+        perplexity=perplexity,
     )
 
 

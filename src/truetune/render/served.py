@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -90,21 +91,30 @@ def verify(contract: Mapping[str, Any], folder: str | Path, *, model: str | Path
     `model` is the folder of config.json and generation_config.json, where it is another. Raises TokenizerError or
     TemplateError where the folder can't be read, SpecError for a contract that is none.
     """
+    with _described(contract):
+        tokenizer = load(str(folder), model=str(model) if model else None)
+        names = [name for name in contract["templates"] if name in tokenizer.templates and name != "tool_use"]
+        spec = RunSpec(template=names[0] if names else None, template_kwargs=contract["template_kwargs"])
+        return breaks(contract, probes(tokenizer, spec))
+
+
+def breaks(contract: Mapping[str, Any], made: Probes) -> list[str]:
+    """How a tokenizer and template under some settings break a contract, like `verify`."""
+    with _described(contract):
+        clock = datetime.datetime.fromisoformat(contract["clock"]) if contract["clock"] else datetime.datetime.now()
+        still, _ = _at(made, clock)
+        return [*_others(contract, still), *(text for prompt in contract["prompts"] for text in _broken(prompt, still))]
+
+
+@contextmanager
+def _described(contract: Mapping[str, Any]) -> Iterator[None]:
+    """Raises SpecError for a contract that is none."""
     if contract.get("format") != FORMAT:
         raise SpecError(f"contract: expected format {FORMAT}, found {contract.get('format')!r}")
     try:
-        return _verify(contract, folder, model)
+        yield
     except (KeyError, TypeError, AttributeError) as error:
         raise SpecError(f"contract: not as docs/schema/contract-1.json says: {error!r}") from None
-
-
-def _verify(contract: Mapping[str, Any], folder: str | Path, model: str | Path | None) -> list[str]:
-    tokenizer = load(str(folder), model=str(model) if model else None)
-    names = [name for name in contract["templates"] if name in tokenizer.templates and name != "tool_use"]
-    spec = RunSpec(template=names[0] if names else None, template_kwargs=contract["template_kwargs"])
-    clock = datetime.datetime.fromisoformat(contract["clock"]) if contract["clock"] else datetime.datetime.now()
-    made, _ = _at(probes(tokenizer, spec), clock)
-    return [*_others(contract, made), *(text for prompt in contract["prompts"] for text in _broken(prompt, made))]
 
 
 def _others(contract: Mapping[str, Any], made: Probes) -> Iterator[str]:

@@ -22,8 +22,9 @@ from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, r
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.files import read_object
 from truetune.errors import UsageError
+from truetune.generation.loading import model_class
 from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
-from truetune.training.merge import DTYPES, FILE, STORED, model_class
+from truetune.training.merge import DTYPES, FILE, STORED
 from truetune.training.proof import Asked, Facts, Proof, Rung, Seen, asked_of, facts_in, loaded, look, proved, rung
 from truetune.training.whole import copy_tokenizer, whole
 

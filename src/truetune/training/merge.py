@@ -20,15 +20,14 @@ import transformers
 from peft import PeftModel
 
 import truetune
-from truetune.checkpoint.adapter import LAYER, piece, saved
 from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.embedding import EMBEDDINGS, embedding
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.fingerprint import fingerprint
 from truetune.checkpoint.movement import Manifest
 from truetune.checks.findings import Finding
 from truetune.checks.movement import judge
 from truetune.errors import UsageError
+from truetune.generation.loading import adapter_rows, model_class
 from truetune.training.proof import Asked, Proof, Seen, asked_of, facts_in, loaded, look, proved, rung
 from truetune.training.whole import copy_tokenizer, whole
 
@@ -187,13 +186,6 @@ class _Places:
         return tuple(notes)
 
 
-def model_class(base: Checkpoint) -> Any:
-    """The class that config.json names, where transformers has it."""
-    names = base.config.get("architectures")
-    name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    return getattr(transformers, name, transformers.AutoModelForCausalLM)
-
-
 def _told(model: Checkpoint) -> tuple[Finding, ...]:
     """What the rules say about the merged model; notes left out."""
     return tuple(finding for finding in judge(model) if finding.severity != "info")
@@ -213,7 +205,7 @@ def _made(
 ) -> _Steps | None:
     """Merge and save; look at each step where there is something to ask."""
     model = loaded(under.folder, model_class(under), device)
-    rows = _rows(found)
+    rows = adapter_rows(found)
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
         model.resize_token_embeddings(rows, mean_resizing=False)
     with warnings.catch_warnings():
@@ -235,21 +227,6 @@ def _made(
     del model, tuned, merged
     gc.collect()
     return _Steps(on, off, merged_look) if on and off and merged_look else None
-
-
-def _rows(found: Checkpoint) -> int | None:
-    """How many tokens the adapter's embedding has; None where the base's is enough."""
-    copies = {piece(t).whole: t for name, t in found.tensors.items() if f".{LAYER}.weight" in name}
-    whole = next((t for name, t in {**saved(found.tensors), **copies}.items() if name.endswith(EMBEDDINGS)), None)
-    if whole is not None:
-        return whole.shape[0]
-    chosen = found.adapter_config.get("trainable_token_indices")
-    listed = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
-    highest = max((id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int), default=-1)
-    into = embedding(found.base.tensors) if found.base else None
-    if into is None or highest < len(into):
-        return None
-    return -(-(highest + 1) // 64) * 64
 
 
 def _proof(seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: str, say: Say) -> Proof:

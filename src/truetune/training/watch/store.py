@@ -31,11 +31,13 @@ SCHEMA = pa.schema(
         ("stopped", pa.bool_()), ("empty", pa.bool_()), ("looped", pa.bool_()), ("repetition", pa.float64()),
         ("echoed", pa.bool_()), ("markers", pa.list_(pa.string())), ("language", pa.string()),
         ("switched", pa.bool_()), ("length_ratio", pa.float64()), ("exact", pa.bool_()), ("overlap", pa.float64()),
-        ("parsed", pa.bool_()), ("agrees", pa.bool_()),
+        ("parsed", pa.bool_()), ("agrees", pa.bool_()), ("garbage", pa.bool_()), ("perplexity", pa.float64()),
         ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
     ]
 )  # fmt: skip
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
+LATER = ("garbage", "perplexity")
+"""Scores that older files do not have"""
 KEPT = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
 
 
@@ -86,7 +88,8 @@ def _sample(columns: dict[str, Any]) -> Sample:
     asked, said, wanted = (tuple(columns[name]) for name in names)
     of_prompt = (columns["prompt"], columns["reference"], wanted, columns["file"], columns["line"], columns["seen"])
     of_answer = (columns["answer"], columns["stop"], columns["stop_probability"], columns["stop_rank"])
-    scores = Scores(**{name: columns[name] for name in SCORES} | {"markers": tuple(columns["markers"])})
+    known = {name: columns[name] for name in SCORES if name in columns or name not in LATER}
+    scores = Scores(**known | {"markers": tuple(columns["markers"])})
     return Sample(Prompt(asked, *of_prompt), Answer(said, *of_answer), scores)
 
 

@@ -1,0 +1,81 @@
+"""Answers are no text at all.
+
+## What it does
+
+Takes an answer for garbage by its characters: broken or unprintable ones, UTF-8 that was read as another encoding, raw
+pieces of tokens, words that mix scripts, rows of English words without a function word; or because the model itself
+finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the best look
+before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 50 is; an error
+where at the end of a run half of 8 or more are.
+
+## Why it is bad
+
+Garbage has other causes than bad answers: damaged or random weights, another tokenizer than the model's, an adapter at
+the wrong scale or on another base, a decoder that loses bytes. More training does not mend them.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, garbage: 0}
+  - {step: 100, garbage: 7}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, garbage: 0}
+  - {step: 100, garbage: 0}
+```
+
+## Fix safety
+
+There is no automatic fix: ask the base the same questions, compare the tokenizer's files with the base's, and look at
+the files of the checkpoint (`truetune inspect`).
+
+## References
+
+- Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, arXiv 1904.09751
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+
+from truetune.checks.answers.seen import ENOUGH, cases, seen
+from truetune.checks.findings import Finding
+from truetune.checks.rule import AnswersRule
+from truetune.generation.garbage import fault
+
+TOLERATED = 0.02
+
+
+class AnswersAreGarbage(AnswersRule):
+    code = "TT092"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = seen(self.subject, lambda sample: sample.scores.garbage, TOLERATED)
+        if found is None:
+            return
+        faults = [fault(sample.answer.text, sample.scores.language) for sample in found.samples]
+        known = Counter(text for text in faults if text)
+        unlikely = [p for sample in found.samples if (p := sample.scores.perplexity) is not None]
+        half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
+        yield self.finding(
+            f"{found.last} answers are garbage{found.before}",
+            "see that the tokenizer is the model's, and that the weights are whole; ask the base the same",
+            severity="error" if self.subject.finished and half else "warning",
+            evidence=[
+                *([", ".join(f"{text} in {n}" for text, n in known.most_common())] if known else []),
+                *([f"their perplexity under the model itself: {median(unlikely):.3g} (median)"] if unlikely else []),
+                *found.evidence,
+            ],
+            cases=cases(found.samples),
+            count=found.last.bad,
+            total=found.last.of,
+            figure=found.figure("answers that are garbage"),
+        )

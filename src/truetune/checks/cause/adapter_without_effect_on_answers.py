@@ -1,0 +1,68 @@
+"""The adapter is loaded and changes nothing.
+
+## What it does
+
+Compares the log-probabilities of the tokens of some reference answers with the adapter and without it. Where they are
+exactly equal, the adapter is not applied, or is all zero (error). Where they differ by less than 0.001 nats on average,
+it is applied and does next to nothing (warning).
+
+## Why it is bad
+
+The answers are those of the base. Loaders skip keys that fit no module with a warning at most, a scale of 0 is no
+error, and LoRA whose second matrix never moved is still zero.
+
+## Example
+
+```yaml
+kind: adapter
+look: {stopped: 1}
+effect: {difference: 0, model: -2.1, base: -2.1, tokens: 412}
+```
+
+## Use instead
+
+```yaml
+kind: adapter
+look: {stopped: 8}
+effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
+```
+
+## Fix safety
+
+There is no automatic fix: compare the names in adapter_model.safetensors with the modules of the base, see `lora_alpha`
+in adapter_config.json, and whether the training moved the adapter at all (`truetune inspect`).
+
+## References
+
+- huggingface/peft#1323, huggingface/peft#2566, vllm-project/vllm#11406
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CauseRule
+
+NONE, FEEBLE = 1e-6, 1e-3
+"""Nats a token"""
+
+
+class AdapterWithoutEffectOnAnswers(CauseRule):
+    code = "TT944"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        effect = self.subject.effect
+        if self.subject.kind != "adapter" or effect is None or not effect.difference < FEEBLE:
+            return
+        none = effect.difference <= NONE
+        yield self.finding(
+            "the adapter has no effect: the reference answers are exactly as likely without it"
+            if none
+            else f"the adapter has hardly an effect: {effect.difference:.2g} nats a token of the reference answers",
+            "compare the adapter's keys with the base's modules, and see that lora_alpha and lora_B are not 0",
+            severity="error" if none else "warning",
+            evidence=[f"mean |difference| of the log-probabilities of {effect.tokens:,} tokens: "
+                      f"{effect.difference:.2g} nats"],
+        )  # fmt: skip

@@ -1,0 +1,66 @@
+"""What answers is the base: nothing of the training is in it.
+
+## What it does
+
+Compares the log-probabilities of the tokens of some reference answers under the model, be it a folder, a GGUF file or a
+server, and under its base. It fires where they are exactly equal: an error where there is a record of a training, else
+a warning.
+
+## Why it is bad
+
+The trained weights were not merged, not saved or not loaded, or the server answers under the name of the base. Every
+evaluation of it is one of the base.
+
+## Example
+
+```yaml
+kind: endpoint
+run: true
+look: {stopped: 1}
+effect: {difference: 0, model: -2.1, base: -2.1, tokens: 412}
+```
+
+## Use instead
+
+```yaml
+kind: endpoint
+run: true
+look: {stopped: 8}
+effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
+```
+
+## Fix safety
+
+There is no automatic fix: ask for the model by the adapter's name, merge before saving, and compare the files
+(`truetune inspect MODEL --base BASE`).
+
+## References
+
+- vllm-project/vllm#11406, vllm-project/vllm#34186
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CauseRule
+
+SAME = 1e-6
+"""Nats a token"""
+
+
+class ModelIsTheBase(CauseRule):
+    code = "TT947"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        effect = self.subject.effect
+        if self.subject.kind == "adapter" or effect is None or not effect.difference <= SAME:
+            return
+        yield self.finding(
+            "it is the base that answers: the reference answers are exactly as likely under it",
+            "merge or load the trained weights; ask a server for the model by the adapter's name",
+            severity="error" if self.subject.run else "warning",
+            evidence=[f"{effect.tokens:,} tokens were compared"],
+        )

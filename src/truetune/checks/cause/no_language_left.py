@@ -1,0 +1,61 @@
+"""The weights make no language model: reference answers are about as unlikely as chance makes them.
+
+## What it does
+
+Takes the mean log-probability of the tokens of some reference answers, behind their prompts. It fires above 7 nats a
+token, or where it is not a number.
+
+## Why it is bad
+
+Language models give sound text 1 to 4 nats a token, in languages they hardly know up to 6; chance gives the logarithm
+of the vocabulary, 10 to 12. What is above 7 holds random, damaged or shuffled weights, or was given the ids of another
+tokenizer.
+
+## Example
+
+```yaml
+look: {stopped: 0, garbage: 8}
+surprise: 9.4
+```
+
+## Use instead
+
+```yaml
+look: {stopped: 8}
+surprise: 1.7
+```
+
+## Fix safety
+
+There is no automatic fix: load the model with its own tokenizer, look at its files (`truetune inspect`), and copy it
+again from where it was trained.
+
+## References
+
+- Shannon 1951, Prediction and Entropy of Printed English
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CauseRule
+
+MOST = 7.0
+"""Nats a token"""
+
+
+class NoLanguageLeft(CauseRule):
+    code = "TT950"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        surprise = self.subject.surprise
+        if surprise is None or surprise <= MOST:
+            return
+        yield self.finding(
+            f"the weights make no language model: the reference answers have {surprise:.3g} nats a token",
+            "use the model's own tokenizer and whole weights; compare their files with where they come from",
+            evidence=["sound text has 1 to 4 nats a token, and chance about 11"],
+        )

@@ -1,0 +1,72 @@
+"""A prompt gets another answer in a padded batch than alone.
+
+## What it does
+
+Asks the two shortest prompts, which a batch pads most, once more, alone. Where an answer is another one, it takes the
+token at which they part: asked alone, it fires where the batch's token is less likely than the other by more than 0.5
+nats. Rounding moves only tokens that are about equally likely.
+
+## Why it is bad
+
+Padding is on the wrong side, the attention mask is ignored, or positions are counted through the padding. The model is
+right and its answers are not, the worse the more their lengths differ; scores depend on the batch size.
+
+## Example
+
+```yaml
+look: {stopped: 3}
+alone: 2
+parted:
+  - {question: "Where is it?", together: the the the, alone: On the cliff, token: 0, nats: 7.5}
+```
+
+## Use instead
+
+```yaml
+look: {stopped: 8}
+alone: 2
+parted:
+  - {question: "Where is it?", together: On the cliff, alone: At the cliff, token: 0, nats: 0.01}
+```
+
+## Fix safety
+
+There is no automatic fix: pad on the left, give `attention_mask` to `generate`, and see that custom modeling code takes
+its positions from the mask. Until then ask in batches of one.
+
+## References
+
+- huggingface/transformers#34842, kserve/kserve#3534, bigscience-workshop/t-zero#29
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.recitation.recited import short
+from truetune.checks.rule import CauseRule
+
+ROUNDING = 0.5
+"""Nats"""
+
+
+class PaddedBatchAnswersOtherwise(CauseRule):
+    code = "TT946"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = [one for one in self.subject.parted if one.nats is not None and one.nats > ROUNDING]
+        if not found:
+            return
+        worst = max(one.nats or 0.0 for one in found)
+        yield self.finding(
+            f"{len(found)} of {self.subject.alone} prompts get another answer in a padded batch than alone",
+            "pad on the left, with an attention mask and positions that leave the padding out",
+            evidence=[f"where they part, the batch's token is up to {worst:.3g} nats less likely; rounding moves none "
+                      f"by {ROUNDING}"],
+            cases=[Case(f"{short(one.question)}: token {one.token}: in the batch {short(one.together)}, alone "
+                        f"{short(one.alone)}") for one in found],
+            count=len(found),
+            total=self.subject.alone,
+        )  # fmt: skip

@@ -1,0 +1,93 @@
+"""The model does not stop because no stop token was learned.
+
+## What it does
+
+Reads the probability of a trained stop token behind the reference answers, under the model and under its base. It fires
+where at least half of the answers do not stop and the median of this probability is below 0.5: an error where it is
+below 0.05 and not ten times that of the base (which counts where it was asked), else a warning, for then stopping was
+learned in part.
+
+## Why it is bad
+
+Behind a whole reference answer nothing is left to say. A model that has learned to stop stops there, with a probability
+near 1. Where it has not, no setting of the server helps: every answer runs to the limit, and says anything.
+
+## Example
+
+```yaml
+look: {stopped: 0, stop_probability: 0.00002}
+trained: [<|im_end|>]
+served: [<|im_end|>]
+pad: <|im_end|>
+stopping: {probability: 0.00002, rank: 811}
+base_stopping: {probability: 0.00001, rank: 1033}
+```
+
+## Use instead
+
+```yaml
+look: {stopped: 8, stop_probability: 0.97}
+trained: [<|im_end|>]
+served: [<|im_end|>]
+pad: <|pad|>
+stopping: {probability: 0.97, rank: 0}
+base_stopping: {probability: 0.00001, rank: 1033}
+```
+
+## Fix safety
+
+There is no automatic fix: the model is trained again, with labels that hold the stop token of each answer (`truetune
+audit` shows them). A pad token that is the stop token is masked with the padding by most collators.
+
+## References
+
+- huggingface/transformers#23530, huggingface/trl#976, mlabonne/llm-course#33
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answers.seen import cases
+from truetune.checks.cause.symptoms import endless, told
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CauseRule
+
+LEARNED, NEVER = 0.5, 0.05
+RAISED = 10
+"""Times the base's probability"""
+
+
+class StoppingNeverLearned(CauseRule):
+    code = "TT941"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping
+        seen = endless(found)
+        if seen is None or mine is None or mine.probability >= LEARNED:
+            return
+        raised = base is not None and mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
+        never = mine.probability < NEVER and not raised
+        what = "was never learned" if never else "was learned in part only"
+        names = " or ".join(map(str, found.trained or found.served))
+        yield self.finding(
+            f"stopping {what}: {seen.last} answers do not stop, and behind the whole reference answer the probability "
+            f"of {names} is {told(mine)}",
+            "train again with the stop token of each answer in the labels (truetune audit shows them)"
+            if never
+            else "train longer, on answers that end with their stop token",
+            severity="error" if never else "warning",
+            evidence=list(self._evidence()),
+            cases=cases(seen.samples),
+            count=seen.last.bad,
+            total=seen.last.of,
+        )
+
+    def _evidence(self) -> Iterator[str]:
+        found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping
+        if mine is not None:
+            yield f"medians over {mine.references} references; rank 1 is the likeliest token"
+        yield f"under the base it is {told(base)}" if base else "the base was not asked"
+        if found.pad is not None and found.pad in found.trained:
+            yield f"the pad token is {found.pad} too: a collator that masks padding takes it out of every label"

@@ -1,0 +1,65 @@
+"""The model finds the reference answers less likely than its base does.
+
+## What it does
+
+Compares the mean log-probability of the tokens of some reference answers under the model and under its base. It fires
+where the model's is lower by more than 1 nat a token, or is not a number.
+
+## Why it is bad
+
+Training on such answers makes them likelier, whatever else it does. An adapter that makes them much less likely stands
+on another base than it was trained on, is applied at a larger scale, or comes from a training that diverged.
+
+## Example
+
+```yaml
+kind: adapter
+look: {stopped: 0, overlap: 0.01}
+effect: {difference: 6.1, model: -8.0, base: -2.1, tokens: 412}
+```
+
+## Use instead
+
+```yaml
+kind: adapter
+look: {stopped: 8}
+effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
+```
+
+## Fix safety
+
+There is no automatic fix: load it on the base of its training (base_fingerprint.json, run.json), with the `r`,
+`lora_alpha` and `use_rslora` of its training; look at the loss of the run (`truetune log`).
+
+## References
+
+- artidoro/qlora#28, vllm-project/vllm#6909, sgl-project/sglang#40835
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CauseRule
+
+WORSE = 1.0
+"""Nats a token"""
+
+
+class WorseThanItsBase(CauseRule):
+    code = "TT945"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        effect = self.subject.effect
+        if effect is None or effect.base - effect.model <= WORSE:
+            return
+        adapter = self.subject.kind == "adapter"
+        yield self.finding(
+            f"{'the adapter damages its base' if adapter else 'the model is worse than its base'}: the reference "
+            f"answers have {-effect.model:.3g} nats a token, and {-effect.base:.3g} "
+            f"{'without it' if adapter else 'under the base'}",
+            "load it on the base of its training, at the scale of its training; else the training diverged",
+            evidence=[f"{effect.tokens:,} tokens; mean |difference| {effect.difference:.3g} nats"],
+        )

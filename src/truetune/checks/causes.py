@@ -1,0 +1,80 @@
+"""causes: what makes a finished model answer as it does, by the rules on its inquest and on its files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.inspect_checkpoint import checkpoint_report
+from truetune.checks.rule import CauseRule
+from truetune.errors import TruetuneError
+from truetune.generation.inquest import Inquest
+from truetune.spec.run import RunSpec
+
+NO_CAUSES = (
+    "weights-are-pickle", "use-cache-saved-off", "resume-state-missing", "dtype-differs-from-config",
+    "norms-never-moved", "sampling-defaults-from-generation-config",
+)  # fmt: skip
+"""Rules on the files that say nothing on the answers"""
+FILES = {
+    "trained-stop-not-served": {"trained-stop-not-in-generation-config"},
+    "prompt-is-not-the-trained-one": {"prompts-differ-from-training"},
+    "adapter-without-effect-on-answers": {
+        "adapter-keys-do-not-match", "weights-all-zero", "adapter-file-empty", "weights-file-broken",
+        "zero3-shards-saved-as-empty-tensors", "weights-changed-since-training",
+    },
+    "worse-than-its-base": {
+        "adapter-on-another-base", "adapter-rank-differs", "weights-changed-since-training", "nan-in-weights",
+        "tensors-missing", "weights-file-broken", "tied-embeddings-lost-on-merge", "merge-is-not-base-plus-adapter",
+    },
+    "model-is-the-base": {"weights-equal-the-base"},
+    "no-language-left": {
+        "nan-in-weights", "weights-all-zero", "tensors-missing", "weights-file-broken", "adapter-on-another-base",
+        "weights-changed-since-training", "tokenizer-differs-from-base",
+    },
+}  # fmt: skip
+"""A cause -> the rules on the files that say what it comes from"""
+STOPS = {"trained-stop-not-served", "trained-stop-not-in-generation-config"}
+ROOTS = {*FILES, *(name for names in FILES.values() for name in names), "base-is-broken"} - STOPS
+CONSEQUENCES = ("stopping-never-learned", "stop-learned-but-not-reached")
+"""Not said where a root is: under another prompt, or without the adapter, nothing has been learned"""
+
+
+def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> tuple[Finding, ...]:
+    """What the rules that `spec` selects find; what two of them say is said once, by the one that looked at the files.
+
+    The other's message becomes its evidence.
+    """
+    spec = spec or RunSpec()
+    chosen = [rule for rule in choose(spec.select, spec.ignore, "cause") if issubclass(rule, CauseRule)]
+    measured = [finding for rule in chosen for finding in rule(inquest).findings()]
+    files = _of_files(inquest, spec)
+    said = {finding.rule for finding in (*measured, *files)}
+    kept = [finding for finding in measured if not _told(finding.rule, said)]
+    return in_order([*kept, *(_with(finding, measured) for finding in files)])
+
+
+def _told(name: str, said: Collection[str]) -> bool:
+    return bool(FILES.get(name, set()) & set(said)) or (name in CONSEQUENCES and bool(ROOTS & set(said)))
+
+
+def _with(file: Finding, measured: Iterable[Finding]) -> Finding:
+    """A finding on the files, with what was measured of the same cause."""
+    more = [finding.message for finding in measured if file.rule in FILES.get(finding.rule, ())]
+    return replace(file, evidence=(*file.evidence, *more)) if more else file
+
+
+def _of_files(inquest: Inquest, spec: RunSpec) -> list[Finding]:
+    if inquest.folder is None or inquest.kind not in ("model", "adapter"):
+        return []
+    try:
+        report = checkpoint_report(inquest.folder, base=inquest.base_folder, spec=spec)
+    except TruetuneError:
+        return []
+    return [
+        finding
+        for finding in report.findings
+        if finding.rule not in NO_CAUSES and RANK[finding.severity] >= RANK["warning"]
+    ]

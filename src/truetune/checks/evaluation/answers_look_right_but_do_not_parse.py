@@ -1,0 +1,65 @@
+"""Answers hold the gold value, and the parser reads nothing of them.
+
+## What it does
+
+Looks for the final answer of the gold in each answer that the parser reads nothing of: the same marked number or
+letter, the same words, the same JSON. It fires for 3 or more, if they are at least 1 of 20.
+
+## Why it is bad
+
+Right answers count as wrong: what is measured is the form. A model that was tuned on the form gains without knowing
+more.
+
+## Example
+
+```yaml
+parser: 'regex:#### (\\d+)'
+golds: ["#### 5", "#### 7", "#### 9", "#### 4"]
+answers: ["The answer is 5.", "**Answer: 7**", "So we have 9.", "#### 4"]
+```
+
+## Use instead
+
+```yaml
+parser: number
+golds: ["#### 5", "#### 7", "#### 9", "#### 4"]
+answers: ["The answer is 5.", "**Answer: 7**", "So we have 9.", "#### 4"]
+```
+
+## Fix safety
+
+There is no automatic fix. If the form is part of what is wanted, say so with the figure; else name a parser that reads
+both.
+
+## References
+
+- EleutherAI/lm-evaluation-harness#2707, EleutherAI/lm-evaluation-harness#3404
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.evaluation.readings import cases
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EvaluationRule
+
+FEWEST, SHARE = 3, 0.05
+
+
+class AnswersLookRightButDoNotParse(EvaluationRule):
+    code = "TT959"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        proof = self.subject.parser
+        if proof is None or len(proof.unread) < max(FEWEST, SHARE * proof.answers):
+            return
+        yield self.finding(
+            f"{len(proof.unread):,} of {proof.answers:,} answers hold the gold value, and the parser {proof.name} "
+            "reads nothing of them",
+            "name a parser that reads the forms in which the model answers, or report the form apart",
+            cases=cases(proof.unread),
+            count=len(proof.unread),
+            total=proof.answers,
+        )

@@ -1,0 +1,71 @@
+"""The loss is better than the other model's, and the answers are worse.
+
+## What it does
+
+Fires where the loss on the same rows is surely lower than that of the model it is compared with (`--against`), and
+significantly more answers are right under that one alone than under this one alone (McNemar's exact test, p < 0.05).
+
+## Why it is bad
+
+The loss is measured behind the reference's own words; an answer stands behind the model's. A model can learn the style
+of its rows, and lose what it knew or where to stop. To choose by the loss would choose the worse one.
+
+## Example
+
+```yaml
+rows: 40
+other: base
+changes: {all: [-0.42, -0.6, -0.25, 0.001]}
+agreements:
+  - {measure: read by number, both: 10, only_this: 1, only_other: 14, neither: 15}
+```
+
+## Use instead
+
+```yaml
+rows: 40
+other: base
+changes: {all: [-0.42, -0.6, -0.25, 0.001]}
+agreements:
+  - {measure: read by number, both: 10, only_this: 14, only_other: 1, neither: 15}
+```
+
+## Fix safety
+
+There is no automatic fix: look at the answers side by side (`truetune sample --compare`), and choose checkpoints by
+answers.
+
+## References
+
+- McNemar 1947, doi:10.1007/BF02295996
+- Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, arXiv 1904.09751
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EvaluationRule
+
+SURE = 0.05
+
+
+class LossIsBetterAnswersAreWorse(EvaluationRule):
+    code = "TT960"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        change, other = self.subject.change(), self.subject.other
+        if change is None or other is None or change.high is None or change.high >= 0 or change.p >= SURE:
+            return
+        worse = [a for a in self.subject.agreements if a.only_other > a.only_this and a.p < SURE]
+        for found in worse:
+            yield self.finding(
+                f"the loss is {-change.difference:.3f} nats a token better than that of {other.name}, and the answers "
+                f"are worse ({found.measure}): {found.only_other} are right there alone, {found.only_this} here alone",
+                "look at both models' answers (truetune sample --compare), and choose checkpoints by answers",
+                evidence=[f"p = {found.p:.2g}; both are right {found.both} times, neither {found.neither}"],
+                count=found.only_other,
+                total=found.both + found.only_this + found.only_other + found.neither,
+            )

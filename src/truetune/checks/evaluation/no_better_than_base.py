@@ -1,0 +1,71 @@
+"""The loss on held-out rows is no better than that of the base.
+
+## What it does
+
+Compares the loss of each of 8 or more rows under the model and under what it is compared with (`--against`), in pairs:
+a bootstrap over rows, and a test that exchanges the two. It fires where the model is worse for sure (an error where the
+other is its base) and, against its base, where it is not better for sure (a warning). Models that were trained on
+preferences are left alone: their loss is not the one of answers.
+
+## Why it is bad
+
+The training has given nothing that these rows show, or has done harm: a learning rate that is too high or too low, an
+adapter that is not applied, rows of another kind than those that were trained on, or too few of them.
+
+## Example
+
+```yaml
+rows: 20
+other: base
+changes: {all: [0.31, 0.12, 0.5, 0.001]}
+```
+
+## Use instead
+
+```yaml
+rows: 20
+other: base
+changes: {all: [-0.42, -0.6, -0.25, 0.001]}
+```
+
+## Fix safety
+
+There is no automatic fix. `truetune diagnose` looks at the run's log, `truetune sample` at the answers.
+
+## References
+
+- Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 14
+- Dror et al. 2018, The Hitchhiker's Guide to Testing Statistical Significance in NLP, doi:10.18653/v1/P18-1128
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EvaluationRule
+
+ENOUGH = 8
+SURE = 0.05
+"""Largest p of a difference that is there"""
+
+
+class NoBetterThanBase(EvaluationRule):
+    code = "TT951"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        change, other = self.subject.change(), self.subject.other
+        if change is None or other is None or change.low is None or change.high is None or change.rows < ENOUGH:
+            return
+        if self.subject.method not in (None, "sft"):
+            return
+        worse, better = (change.p < SURE and edge * sign > 0 for edge, sign in ((change.low, 1), (change.high, -1)))
+        if better or not (worse or self.subject.is_base):
+            return
+        yield self.finding(
+            f"on {change.rows} rows the loss is {'worse' if worse else 'not surely better'} than that of {other.name}: "
+            f"{change.difference:+.3f} nats a token ({change.low:+.3f} to {change.high:+.3f}, p = {change.p:.2g})",
+            "look at the run's log (truetune diagnose) and at the answers (truetune sample); where rows are few, add",
+            severity="error" if worse and self.subject.is_base else "warning",
+        )

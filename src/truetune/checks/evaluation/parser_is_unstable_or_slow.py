@@ -1,0 +1,59 @@
+"""The parser reads the same answer otherwise a second time, or takes a second for one.
+
+## What it does
+
+Reads each gold answer twice, in two orders. Before that it times the parser on some golds and on texts of up to 3,000
+characters as a model makes them that does not stop, and gives it one second for each.
+
+## Why it is bad
+
+The score changes from run to run, or an evaluation stands still at one bad answer: a pattern with nested repetitions
+(`(\\w+\\s?)*$`) takes time that doubles with each character.
+
+## Example
+
+```yaml
+parser: 'regex:^(?:\\w+\\s?)*$'
+golds: [spam, ham]
+```
+
+## Use instead
+
+```yaml
+parser: 'regex:^\\w+$'
+golds: [spam, ham]
+```
+
+## Fix safety
+
+There is no automatic fix: keep no state between calls; let no part of a pattern repeat what repeats inside of it.
+
+## References
+
+- https://owasp.org/www-community/attacks/Regular_expression_Denial_of_Service_-_ReDoS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.evaluation.readings import cases
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EvaluationRule
+
+
+class ParserIsUnstableOrSlow(EvaluationRule):
+    code = "TT958"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        proof = self.subject.parser
+        if proof is None or not proof.shaky:
+            return
+        slow = f"takes more than {proof.slowest:.1f} s for one answer"
+        unstable = f"reads {len(proof.shaky):,} of {proof.golds:,} gold answers otherwise a second time"
+        yield self.finding(
+            f"the parser {proof.name} {slow if proof.gave_up else unstable}",
+            "let no part of a pattern repeat what repeats inside of it" if proof.gave_up else "keep no state in it",
+            cases=cases(proof.shaky),
+        )

@@ -1,0 +1,68 @@
+r"""The parser does not read the gold answers, or reads another value in them.
+
+## What it does
+
+Gives the data's own answers to the parser, which must score 1: each is read, equal to itself, not as an empty answer
+is, and as the number or letter that it marks as its answer (`####`, `\boxed{}`, `answer is`). A warning where it reads
+the golds, and takes the same values for others in a form that models use (`**Answer: B**`, `1,234`).
+
+## Why it is bad
+
+The score is that of the parser. It is 0 whatever the model says, or it rises with the form of the answers.
+
+## Example
+
+```yaml
+parser: 'regex:#### (\d+)'
+golds: ["3 + 2 = 5. The answer is 5.", "4 + 3 = 7. The answer is 7."]
+```
+
+## Use instead
+
+```yaml
+parser: number
+golds: ["3 + 2 = 5. The answer is 5.", "4 + 3 = 7. The answer is 7."]
+```
+
+## Fix safety
+
+There is no automatic fix: choose a parser that fits the form of the data (docs/parsers.md), or clean the rows whose
+answers have another form.
+
+## References
+
+- EleutherAI/lm-evaluation-harness#2707, EleutherAI/lm-evaluation-harness#3404, RapidFireAI/rapidfireai#258
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.evaluation.readings import cases, share
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EvaluationRule
+
+
+class ParserMissesGoldAnswers(EvaluationRule):
+    code = "TT955"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        proof = self.subject.parser
+        if proof is None:
+            return
+        if proof.missed:
+            yield self.finding(
+                f"the parser {proof.name} scores {share(proof.read, proof.golds)} with the gold answers themselves",
+                "name a parser that reads the data's own answers (--parser)",
+                cases=cases(proof.missed),
+                count=len(proof.missed),
+                total=proof.golds,
+            )
+        elif proof.misread:
+            yield self.finding(
+                f"the parser {proof.name} takes gold answers in {len(proof.misread)} other forms for other values",
+                "name a parser that reads these forms, or nothing in them (--parser)",
+                severity="warning",
+                cases=cases(proof.misread),
+            )

@@ -1,0 +1,59 @@
+"""The parser gives a score to answers that say nothing.
+
+## What it does
+
+Gives the parser empty answers, which must score 0 with every gold; then texts that say nothing (`I don't know.`,
+`Answer:`, `A good question!`), and, where more score than chance makes, the questions themselves (warnings).
+
+## Why it is bad
+
+A model that says nothing gets points: an empty reading equals an empty reading, a default stands for an answer, the
+letter of `A good question` is taken for choice A.
+
+## Example
+
+```yaml
+parser: 'regex:(\\d*)'
+golds: ["It is 5.", "It is 7."]
+```
+
+## Use instead
+
+```yaml
+parser: 'regex:(\\d+)'
+golds: ["It is 5.", "It is 7."]
+```
+
+## Fix safety
+
+There is no automatic fix: let the parser give None where it reads nothing.
+
+## References
+
+- EleutherAI/lm-evaluation-harness#700, RapidFireAI/rapidfireai#258
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.evaluation.readings import cases
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EvaluationRule
+
+
+class ParserScoresEmptyAnswers(EvaluationRule):
+    code = "TT957"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        proof = self.subject.parser
+        if proof is None or not (proof.empty or proof.nothing):
+            return
+        what = f"scores {proof.empty:.2f} with empty answers" if proof.empty else "scores answers that say nothing"
+        yield self.finding(
+            f"the parser {proof.name} {what}",
+            "let it give None where there is no answer (--parser)",
+            severity="error" if proof.empty else "warning",
+            cases=cases(proof.nothing),
+        )

@@ -1,0 +1,61 @@
+"""The server takes shorter prompts than the model was trained on.
+
+## What it does
+
+Compares the context length that the server tells (vLLM: `max_model_len`; llama.cpp: `n_ctx`; SGLang: `context_length`),
+or at which it refused a long prompt, with the `max_length` of the training.
+
+## Why it is bad
+
+Requests of a length that was trained are refused or cut. The default of a start command is often small: Ollama's and
+llama.cpp's have been 2048 and 4096.
+
+## Example
+
+```yaml
+context: {told: 2048, positions: 32768, trained: 8192}
+```
+
+## Use instead
+
+```yaml
+context: {told: 8192, positions: 32768, trained: 8192}
+```
+
+## Fix safety
+
+There is no automatic fix: start the server with a longer context (`--max-model-len`, `--ctx-size`, `--context-length`,
+`num_ctx`).
+
+## References
+
+- ollama/ollama#8363, ollama/ollama#6823
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ServingRule
+
+
+class ContextIsShorterThanTraining(ServingRule):
+    code = "TT971"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.context
+        if found is None or found.trained is None:
+            return
+        refused = found.sent if found.refused and found.told is None else None
+        limit = found.told if found.told is not None else refused
+        if limit is None or limit >= found.trained:
+            return
+        yield self.finding(
+            f"the server takes at most {limit:,} tokens, and the training had examples of up to {found.trained:,}",
+            "start the server with a longer context: --max-model-len (vLLM), --ctx-size (llama.cpp), --context-length "
+            "(SGLang), num_ctx (Ollama)",
+            evidence=[f"it refused a prompt of {found.sent:,} tokens: {found.refused}"] if found.sent and found.refused
+            else [],
+        )  # fmt: skip

@@ -1,0 +1,64 @@
+"""Greedy answers are others than the model's: the server applies a penalty unasked.
+
+## What it does
+
+Asks the same at temperature 0 as it is, and with the penalties taken away (`repetition_penalty` 1, `frequency_penalty`
+and `presence_penalty` 0). The answers must be equal.
+
+## Why it is bad
+
+A repetition penalty of generation_config.json or of the server's settings stays in force at temperature 0. It forbids
+what a fine-tune has learned to repeat: keys of JSON, names, numbers, code. Greedy evaluations measure the penalty.
+
+## Example
+
+```yaml
+sampling:
+  settings: [repetition_penalty 1.3]
+  penalised: true
+  plain: ["{name: Ann, id: 7}", "{name: Ann, name: Bob}"]
+```
+
+## Use instead
+
+```yaml
+sampling:
+  settings: []
+  penalised: false
+```
+
+## Fix safety
+
+There is no automatic fix: take the penalty out of generation_config.json, or send `repetition_penalty: 1.0`.
+
+## References
+
+- vllm-project/vllm#12622, EleutherAI/lm-evaluation-harness#3154
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import short
+from truetune.checks.rule import ServingRule
+
+
+class GreedyAnswersArePenalised(ServingRule):
+    code = "TT966"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.sampling
+        if found is None or not found.penalised:
+            return
+        named = [text for text in found.settings if "penalty" in text]
+        yield self.finding(
+            "at temperature 0 the server still applies a penalty: without it the answers are others"
+            + (f" (generation_config.json has {', '.join(named)})" if named else ""),
+            "take the penalty out of generation_config.json or of the server's settings, or send "
+            "repetition_penalty 1.0 with each request",
+            evidence=[f"{name}: {short(text)}" for name, text in zip(("as it is", "without penalties"), found.plain,
+                                                                     strict=False)],
+        )  # fmt: skip

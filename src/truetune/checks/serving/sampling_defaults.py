@@ -1,0 +1,61 @@
+"""A request that names no sampling is answered with settings of generation_config.json.
+
+## What it does
+
+Asks twice without a temperature and compares with the greedy answer. Where they differ and generation_config.json sets a
+temperature, top-p or penalties, the note names them.
+
+## Why it is bad
+
+vLLM, SGLang and transformers take these settings unasked. An evaluation or a rollout then runs with a temperature that
+nobody chose, and scores move between engines.
+
+## Example
+
+```yaml
+sampling:
+  settings: [temperature 1.5]
+  samples: true
+  answers: [On the northern cliff., A cliff of chalk.]
+```
+
+## Use instead
+
+```yaml
+sampling:
+  settings: []
+  samples: false
+```
+
+## Fix safety
+
+There is no automatic fix: name the temperature in each request, or take the settings out of generation_config.json
+(vLLM: `--generation-config vllm`).
+
+## References
+
+- vllm-project/vllm#12622, NVIDIA-NeMo/RL#3497, EleutherAI/lm-evaluation-harness#3160
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.recitation.recited import short
+from truetune.checks.rule import ServingRule
+
+
+class SamplingDefaults(ServingRule):
+    code = "TT965"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.sampling
+        if found is None or not found.samples or not found.settings:
+            return
+        yield self.finding(
+            f"requests that name no temperature are sampled, and generation_config.json has {', '.join(found.settings)}",
+            "name temperature and penalties in each request, or take them out of generation_config.json",
+            evidence=[f"greedy: {short(found.answers[0])}", *(f"unasked: {short(text)}" for text in found.answers[1:])],
+        )

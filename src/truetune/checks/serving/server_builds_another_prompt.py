@@ -1,0 +1,92 @@
+"""The server makes another prompt of the same messages than the one that was trained.
+
+## What it does
+
+With `truetune serve-check`, asks a running server for the prompts that it makes of fixed conversations (1 to 4 turns,
+with and without a system message and tools) and of rows of the data, and compares them with the training record: by
+their ids where the server tells them (vLLM, SGLang, llama.cpp), else by what it answers. Names the mistake where a known
+one makes just these ids. An error; a warning where only prompts with tools differ, and no row of the data has tools.
+
+## Why it is bad
+
+Servers have templates, default system prompts and BOS tokens of their own, from a flag, a GGUF file or an older copy of
+the tokenizer. The model is then asked in a format that it was not taught; no file of the training shows it.
+
+## Example
+
+```yaml
+prompts:
+  - {name: 1 turn, same: false, by: ids, trained: 12, served: 13, difference: "at the beginning: the server puts in '<s>' (ids [1])", cause: BOS (<s>) stands twice}
+```
+
+## Use instead
+
+```yaml
+prompts:
+  - {name: 1 turn, same: true, by: ids, trained: 12, served: 12}
+```
+
+## Fix safety
+
+There is no automatic fix: start the server with the template that is saved with the model (`truetune serve-check MODEL
+--print vllm` writes the command).
+
+## References
+
+- vllm-project/vllm#6699, ollama/ollama#2334, unslothai/unsloth#449, hiyouga/LLaMA-Factory#6320
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ServingRule
+from truetune.generation.service import Compared
+from truetune.spec.run import Severity
+
+REMEDY = (
+    "start the server with the chat template, system prompt and BOS setting that are saved with the model: "
+    "`truetune serve-check MODEL --print vllm` (or sglang, llama.cpp, ollama) writes the command"
+)
+
+
+class ServerBuildsAnotherPrompt(ServingRule):
+    code = "TT961"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        asked = [prompt for prompt in self.subject.prompts if prompt.same is not None and prompt.by != "count"]
+        others = [prompt for prompt in asked if not prompt.same]
+        if not others:
+            return
+        causes = tuple(dict.fromkeys(prompt.cause for prompt in others if prompt.cause))
+        yield self.finding(
+            f"{len(others)} of {len(asked)} prompts are others on the server than in training"
+            + (f": {causes[0]}" if len(causes) == 1 else ""),
+            REMEDY,
+            severity=severity_of(others, asked),
+            evidence=[f"cause: {cause}" for cause in causes] if len(causes) > 1 else [],
+            cases=[Case(_text(prompt)) for prompt in _different(others)],
+            count=len(others),
+            total=len(asked),
+        )
+
+
+def severity_of(others: list[Compared], asked: list[Compared]) -> Severity:
+    """Tools that nobody trained are no error."""
+    taught = any(prompt.of_data and prompt.tools for prompt in asked)
+    return "error" if taught or not all(prompt.tools for prompt in others) else "warning"
+
+
+def _different(others: list[Compared]) -> list[Compared]:
+    """One for each difference, before more of the same."""
+    first = {prompt.difference: prompt for prompt in reversed(others)}
+    shown = sorted(first.values(), key=others.index)
+    return [*shown, *(prompt for prompt in others if prompt not in shown)]
+
+
+def _text(prompt: Compared) -> str:
+    how = prompt.difference or "the answer is another one than that to the trained prompt"
+    served = "" if prompt.served is None else f", {prompt.served} on the server"
+    return f"{prompt.name}: {how} ({prompt.trained} tokens in training{served})"

@@ -1,0 +1,50 @@
+"""The server takes fields of a request and does nothing with them.
+
+## What it does
+
+Notes the fields (`logprobs`, `n`, `chat_template_kwargs`, ...) that a server accepts without effect.
+
+## Why it is bad
+
+A client that sends them believes that they hold: a thinking mode that was switched off, a number of samples, a stop.
+
+## Example
+
+```yaml
+ignored: [n]
+```
+
+## Use instead
+
+```yaml
+ignored: []
+```
+
+## Fix safety
+
+There is no automatic fix: do without these fields, or use another server.
+
+## References
+
+- https://huggingface.co/docs/transformers/serving, docs/backends.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ServingRule
+
+
+class ServerIgnoresFields(ServingRule):
+    code = "TT973"
+    severity = "info"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.subject.ignored:
+            yield self.finding(
+                f"the server takes these fields of a request and does nothing with them: "
+                f"{', '.join(self.subject.ignored)}",
+                "do not rely on them with this server",
+            )

@@ -1,0 +1,61 @@
+"""The server refuses a chat that the model was trained on.
+
+## What it does
+
+Counts the chats that the server answers with an error: a warning where rows of the data are among them, else a note.
+
+## Why it is bad
+
+A server refuses roles, tools or turns that its template does not know, or for which a flag is missing (vLLM:
+`--enable-auto-tool-choice`). What was trained is then out of reach.
+
+## Example
+
+```yaml
+prompts:
+  - {name: 1 turn, same: true, by: ids, trained: 12, served: 12}
+  - {name: row 3, of_data: true, trained: 40, refused: "/v1/chat/completions: 400 Conversation roles must alternate"}
+```
+
+## Use instead
+
+```yaml
+prompts:
+  - {name: 1 turn, same: true, by: ids, trained: 12, served: 12}
+  - {name: row 3, of_data: true, same: true, by: ids, trained: 40, served: 40}
+```
+
+## Fix safety
+
+There is no automatic fix: the server's message says what it wants.
+
+## References
+
+- https://docs.vllm.ai/en/latest/features/tool_calling/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import ServingRule
+
+
+class ServerRefusesATrainedPrompt(ServingRule):
+    code = "TT963"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        prompts = self.subject.prompts
+        refused = [prompt for prompt in prompts if prompt.refused]
+        if not refused:
+            return
+        yield self.finding(
+            f"the server refuses {len(refused)} of {len(prompts)} chats that the model's template takes",
+            "start the server with the model's own template, and with what its message asks for",
+            severity="warning" if any(prompt.of_data for prompt in refused) else "info",
+            cases=[Case(f"{prompt.name}: {prompt.refused}") for prompt in refused],
+            count=len(refused),
+            total=len(prompts),
+        )

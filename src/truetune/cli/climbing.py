@@ -1,0 +1,49 @@
+"""`truetune ladder`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from truetune.cli.asking import model_options, opening
+from truetune.cli.auditing import say
+from truetune.cli.output import console
+
+
+@click.command(short_help="Where an adapter's effect is lost: in memory, saved, merged, exported, served.")
+@click.argument("adapter", metavar="ADAPTER")
+@click.option("--merged", metavar="DIR", help="The merged model.")
+@click.option("--export", "exported", multiple=True, metavar="PATH",
+              help="An exported folder or .gguf file. Repeatable.")  # fmt: skip
+@click.option("--endpoint", metavar="URL", help="A server that serves it.")
+@click.option("--data", multiple=True, metavar="FILE",
+              help="Take the prompts from these rows; else from built-in questions. Repeatable.")  # fmt: skip
+@click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N", help="Prompts.")
+@click.option("--format", "output_format", type=click.Choice(["terminal", "json"]), default="terminal",
+              help="What to print.")  # fmt: skip
+@model_options
+def ladder(adapter: str, output_format: str, tokenizer: str | None, **options: Any) -> int:
+    """Score the same answers on every rung that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
+    as far as they are named, merged on the disk, exported, served.
+
+    What the adapter does to their log-probabilities must be the same everywhere, in size and direction. The first rung
+    where it is not names what lost it, and the exit code is 1.
+
+    \b
+    Examples:
+      truetune ladder outputs
+      truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
+    """
+    from truetune.report.ladder import render_ladder
+    from truetune.serving.ladder import ladder as climb
+    from truetune.training.proof import quiet
+
+    quiet()
+    made = climb(adapter, tokenizer=tokenizer, options=opening(options), say=say, **options)
+    if output_format == "json":
+        click.echo(json.dumps(made.as_dict(), indent=2))
+    else:
+        render_ladder(made, console())
+    return int(made.culprit is not None)

@@ -1,0 +1,65 @@
+"""`truetune evaluate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from truetune.cli.asking import model_options, opening
+from truetune.cli.options import row_options, row_settings
+from truetune.cli.output import Delivery, report_options
+
+
+@click.command(short_help="Measure a model on held-out rows: losses, stops, answers; against its base.")
+@click.argument("model", metavar="MODEL")
+@click.option("--data", multiple=True, metavar="FILE",
+              help="Rows to measure on; else those that the model's run held out. Repeatable.")  # fmt: skip
+@click.option("--against", metavar="OTHER",
+              help="Measure another model on the same rows, in pairs; base: that of an adapter.")  # fmt: skip
+@click.option("--answers", type=click.IntRange(0, 100_000), default=0, show_default=True, metavar="N",
+              help="Rows to ask, for metrics of answers.")  # fmt: skip
+@click.option("--parser", metavar="NAME",
+              help="Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
+              "regex:PATTERN, python:module.function.")  # fmt: skip
+@click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
+              help="Longest answer.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Rows at most, drawn by --seed; of a task too.")
+@click.option("--trained-on", multiple=True, metavar="FILE",
+              help="Rows that the model was trained on, where its run does not tell. Repeatable.")  # fmt: skip
+@click.option("--tasks", metavar="NAMES", help="Tasks of lm-eval, with commas between: arc_easy,gsm8k.")
+@click.option("--confidence", type=click.FloatRange(0.5, 1, max_open=True), default=0.95, show_default=True,
+              metavar="SHARE", help="Of intervals.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+              help="Of the choice of rows, and of the bootstrap.")  # fmt: skip
+@click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
+              help="Longest example; else that of the run, and what the model has places for.")  # fmt: skip
+@row_options
+@model_options
+@report_options
+def evaluate(model: str, tasks: str | None, max_length: int | None, **options: Any) -> int:
+    """Measure MODEL on held-out rows, rendered and encoded as in its training: the loss of each kind of token with its
+    interval, whether the model knows where answers end, and with --answers what its answers are worth.
+
+    MODEL is the folder of a model or an adapter, a .gguf file, or the URL of a server. Rows that it was trained on are
+    measured apart. The exit code is 1 where a finding is an error.
+
+    \b
+    Examples:
+      truetune evaluate outputs/adapter --data held-out.jsonl --against base
+      truetune evaluate outputs/adapter --data sums.jsonl --answers 200 --parser number
+      truetune evaluate outputs/merged --tasks arc_easy --limit 200
+    """
+    from truetune.evaluation.evaluate import evaluate as measure
+    from truetune.report import evaluated  # noqa: F401  (draws the report)
+    from truetune.report.sampled import asking
+    from truetune.training.proof import quiet
+
+    deliver = Delivery.of(options)
+    settings = row_settings(options) | ({"max_length": max_length} if max_length else {})
+    opened = opening(options)
+    names = [name for name in (tasks or "").split(",") if name]
+    quiet()
+    with asking(off=deliver.quiet) as progress:
+        report = measure(model, tasks=names, options=opened, progress=progress, **options, **settings)
+    return deliver(report)

@@ -1,0 +1,91 @@
+"""`truetune sample`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from truetune.cli.asking import model_options, opening
+from truetune.cli.auditing import say
+from truetune.cli.options import row_options, row_settings
+from truetune.cli.output import Delivery, report_options
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.evaluation.report import SampleReport
+
+
+@click.command(short_help="Ask a model held-out rows: does it answer, and stop? If not, why?")
+@click.argument("model", required=False, metavar="MODEL")
+@click.option("--data", multiple=True, metavar="FILE",
+              help="Rows to ask; else those that the model's run held out. Repeatable.")  # fmt: skip
+@click.option("-n", "count", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
+              help="Prompts.")  # fmt: skip
+@click.option("--all-rows", is_flag=True, help="Ask rows too that the model was trained on.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the choice of rows.")
+@click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
+              help="Longest answer.")  # fmt: skip
+@click.option("--temperature", type=click.FloatRange(0, 10), default=0.0, show_default=True, metavar="T",
+              help="0 is greedy.")  # fmt: skip
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, metavar="P",
+              help="Of the tokens that are drawn from.")  # fmt: skip
+@click.option("--parser", metavar="NAME",
+              help="Read answers and references: json, json-schema:FILE, number, choice, regex:PATTERN, "
+              "python:module.function.")  # fmt: skip
+@click.option("--compare", metavar="OTHER", help="Ask another model the same rows: the base, another checkpoint.")
+@click.option("--watch", metavar="RUN", help="In place of MODEL: follow the checkpoints of a run.")
+@click.option("--once", is_flag=True, help="With --watch: those that are there.")
+@click.option("--looks", metavar="DIR", help="With --watch: where answers are kept; else RUN-sampled.")
+@click.option("--diagnose/--no-diagnose", default=None, help="Ask why; else only where an answer is not good.")
+@click.option("--min-success", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.")  # fmt: skip
+@click.option("--save", metavar="FILE", help="Write the samples to this .jsonl or .parquet file as well.")
+@row_options
+@model_options
+@report_options
+def sample(model: str | None, save: str | None, watch: str | None, **options: Any) -> int:
+    """Ask MODEL some held-out rows as a server will, and judge each answer: does it stop by itself, loop, echo the
+    question, leak role markers? Where answers fail, findings name the cause.
+
+    MODEL is the folder of a model or an adapter, a .gguf file, or the URL of a server. The exit code is 1 where a
+    finding is an error, or where --min-success is missed.
+
+    \b
+    Examples:
+      truetune sample outputs/adapter --data held-out.jsonl
+      truetune sample outputs/adapter --data held-out.jsonl --compare path/to/base
+      truetune sample --watch outputs --data held-out.jsonl
+      truetune sample http://localhost:8000 --tokenizer outputs/merged --data held-out.jsonl
+    """
+    if (model is None) == (watch is None):
+        raise UsageError("expected either MODEL or --watch RUN")
+    if watch is not None and options["compare"] is not None:
+        raise UsageError("--compare and --watch exclude each other")
+    if watch is None and (options["once"] or options["looks"]):
+        raise UsageError("--once and --looks are for --watch RUN")
+    if save is not None and not save.endswith((".jsonl", ".parquet")):
+        raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
+    deliver = Delivery.of(options)
+    settings = row_settings(options)
+    report = _asked(model, watch, quiet=deliver.quiet, settings=settings, options=opening(options), **options)
+    if save is not None:
+        report.save(save)
+    return deliver(report)
+
+
+def _asked(
+    model: str | None, watch: str | None, *, quiet: bool, settings: dict[str, Any], once: bool, looks: str | None,
+    compare: str | None, **given: Any,
+) -> SampleReport:  # fmt: skip
+    from truetune.evaluation.following import follow
+    from truetune.evaluation.sample import sample as ask
+    from truetune.report.sampled import asking
+    from truetune.training.proof import quiet as hush
+
+    hush()
+    with asking(off=quiet) as progress:
+        if model is not None:
+            return ask(model, compare=compare, progress=progress, **given, **settings)
+        return follow(watch or "", once=once, looks=looks, say=(lambda line: None) if quiet else say,
+                      progress=progress, **given, **settings)  # fmt: skip

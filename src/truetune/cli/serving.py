@@ -1,0 +1,53 @@
+"""The command that checks a running server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from truetune.cli.asking import model_options, opening
+from truetune.cli.auditing import say
+from truetune.cli.output import Delivery, report_options
+
+
+@click.command("serve-check", short_help="What a server really builds and does, against the training record.")
+@click.argument("model", metavar="MODEL")
+@click.option("--endpoint", metavar="URL", required=True, help="The running server.")
+@click.option("--data", multiple=True, metavar="FILE", help="Ask prompts of these rows as well. Repeatable.")
+@click.option("-n", "--count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
+              help="Rows of the data that are asked.")  # fmt: skip
+@click.option("--no-strength", is_flag=True, help="Do not load the model: its effect is then not measured.")
+@click.option("--longest", type=click.IntRange(0), default=8192, show_default=True, metavar="TOKENS",
+              help="Most tokens of the prompt that tries the context; 0: none.")  # fmt: skip
+@model_options
+@report_options
+def serve_check(
+    model: str, endpoint: str, data: tuple[str, ...], count: int, no_strength: bool, longest: int, **options: Any
+) -> int:
+    """Ask the server at --endpoint what it makes of MODEL, and compare with the training record.
+
+    Prompts over 1 to 4 turns, with and without a system message and tools, and of rows of --data; stop tokens, sampling
+    defaults, repeatability of greedy answers, context length; and whether what training changed is there, at full
+    strength: MODEL and its base are loaded on this machine for that. The exit code is 1 where something is wrong.
+
+    \b
+    Examples:
+      truetune serve-check outputs/adapter --endpoint http://localhost:8000 --served-model tuned
+      truetune serve-check outputs/merged --endpoint http://localhost:8000 --base path/to/base --data held-out.jsonl
+      truetune serve-check model.gguf -t outputs/merged --endpoint http://localhost:8080 --no-strength
+    """
+    from truetune.report import service
+    from truetune.serving.check import serve_check as check
+    from truetune.spec.files import spec_of
+
+    deliver = Delivery.of(options)
+    opened = opening(options)
+    base, tokenizer = options.pop("base"), options.pop("tokenizer")
+    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    report = check(
+        model, endpoint, base=base, tokenizer=tokenizer, options=opened, data=data, count=count,
+        strength=not no_strength, longest=longest, spec=spec, say=str if deliver.quiet else say,
+    )  # fmt: skip
+    assert service
+    return deliver(report)

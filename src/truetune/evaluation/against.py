@@ -1,0 +1,79 @@
+"""Against: the other model of a paired comparison, and which of two models' answers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from truetune.errors import TokenizerError, UsageError
+from truetune.evaluation.apart import Rows
+from truetune.evaluation.statistics import mcnemar
+from truetune.generation.backends.place import Place, placed
+from truetune.generation.evaluated import Agreement
+from truetune.generation.looks import Sample
+from truetune.generation.verdicts import good
+from truetune.render.probes import Probes
+from truetune.render.tokenizer import load
+
+BASE = "base"
+"""Names the base of an adapter"""
+
+
+def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Rows) -> Place:
+    """The model to compare with, which is given the same ids. Raises UsageError where it knows them as other tokens."""
+    if name == BASE and place.base is None:
+        raise UsageError(f"--against base: {place.name} names no base; give its folder")
+    given = str(place.base) if name == BASE else name
+    made = placed(given, base=base, tokenizer=str(place.tokenizer))
+    made = replace(made, name=name)
+    used = np.unique(np.concatenate([document.ids for document in (*rows.fresh, *rows.known)])).tolist()
+    size = load(str(made.tokenizer), model=str(made.model) if made.model else None).embedding_rows
+    if size is not None and used[-1] >= size:
+        raise UsageError(f"--against {name}: the rows have a token of id {used[-1]:,}, and its embedding has {size:,} "
+                         "rows: it can't be compared on them")  # fmt: skip
+    if made.folder is not None and made.kind == "model":
+        try:
+            theirs = load(str(made.folder)).backend.id_to_token
+        except TokenizerError:
+            return made
+        ours = probes.tokenizer.backend.id_to_token
+        if differ := [id for id in used if theirs(id) not in (None, ours(id))]:
+            raise UsageError(
+                f"--against {name}: its tokenizer is another one: id {differ[0]} is {ours(differ[0])!r} here and "
+                f"{theirs(differ[0])!r} there; losses of other tokens can't be compared"
+            )
+    return made
+
+
+def is_base(other: Place, place: Place) -> bool:
+    """A whole model does not say what it was made of: a whole model that it is compared with counts as that."""
+    if place.base is None:
+        return other.kind == "model"
+    return other.kind == "model" and other.folder is not None and other.folder.resolve() == place.base.resolve()
+
+
+def agreements(mine: Sequence[Sample], theirs: Sequence[Sample], limit: int) -> list[Agreement]:
+    """Which of two models' answers to the same prompts are good, and read as the reference is."""
+    others = {sample.prompt.ids: sample for sample in theirs}
+    both = [(sample, others[sample.prompt.ids]) for sample in mine if sample.prompt.ids in others]
+    found = []
+    for measure, judge in (
+        ("answers well and stops", lambda sample: good(sample, limit)),
+        ("the parser reads the reference's value", lambda sample: sample.scores.agrees),
+    ):
+        right = [pair for pair in ((judge(a), judge(b)) for a, b in both) if None not in pair]
+        if right:
+            mine_alone, other_alone = right.count((True, False)), right.count((False, True))
+            found.append(
+                Agreement(
+                    measure=measure,
+                    both=right.count((True, True)),
+                    only_this=mine_alone,
+                    only_other=other_alone,
+                    neither=right.count((False, False)),
+                    p=mcnemar(mine_alone, other_alone),
+                )
+            )
+    return found

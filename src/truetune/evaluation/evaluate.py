@@ -1,0 +1,225 @@
+"""evaluate: what held-out rows cost a model, whether it knows where answers end, what its answers are worth, and all
+that against another model."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.report import Subject
+from truetune.checks.rule import EvaluationRule
+from truetune.errors import UsageError
+from truetune.evaluation.against import agreements, is_base, other_of
+from truetune.evaluation.apart import Rows, prepared, rows_apart
+from truetune.evaluation.asked import columns_of, data_of
+from truetune.evaluation.evaluated_report import EvaluationReport
+from truetune.evaluation.losses import RowLosses, changes, losses, row_losses
+from truetune.evaluation.metrics import Metrics, measured
+from truetune.evaluation.parser_proof import after_answers, proof_of
+from truetune.evaluation.sample import Asking, Progress, looked
+from truetune.evaluation.stops import calibration
+from truetune.generation.backends.opening import Options, opened
+from truetune.generation.backends.place import Place, placed, served_stops
+from truetune.generation.evaluated import Evaluated, Loss, Measured, Seen
+from truetune.generation.looks import Sample
+from truetune.generation.parsers import parser_of
+from truetune.render.probes import Probes
+from truetune.spec.run import RunSpec
+
+if TYPE_CHECKING:
+    from truetune.evaluation.lm_eval import LmEval
+
+
+@dataclass(frozen=True)
+class Result:
+    """One model on the rows."""
+
+    measured: Measured
+    table: RowLosses | None
+    """Of fresh rows"""
+    seen: Loss | None
+    """Of rows that were trained on, where there are others"""
+    samples: tuple[Sample, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How models are measured."""
+
+    probes: Probes
+    rows: Rows
+    asking: Asking
+    confidence: float
+
+    def __call__(self, place: Place) -> Result:
+        """Score all rows, and ask the prompts."""
+        options = self.asking.options
+        with opened(place, self.probes.tokenizer, options) as backend:
+            documents, stops = (*self.rows.fresh, *self.rows.known), served_stops(self.probes.tokenizer)
+            ids = [document.ids.tolist() for document in documents]
+            scored = backend.score(ids, stops, self.asking.tell(f"scoring {place.name}"))
+            look = looked(backend, self.probes, self.rows.prompts, self.asking) if self.rows.prompts else None
+            notes, samples = list(backend.notes), look.samples if look else ()
+        if scored is None:
+            notes.append(f"{place.name}: {backend.kind} can't tell the probabilities of given tokens, so there are no "
+                         "losses and no stop calibration")  # fmt: skip
+            return Result(Measured(place.name), None, None, samples, tuple(notes))
+        given: dict[str, Any] = {"seed": self.asking.seed, "confidence": self.confidence}
+        count = len(self.rows.fresh)
+        table = row_losses(documents[:count], scored[:count])
+        token = self.probes.tokenizer.backend.id_to_token
+        ends = calibration(documents[:count], scored[:count], stops, lambda id: token(id) or str(id), **given)
+        if ends is None:
+            why = "the data train no stop token" if stops and scored[0].stop is not None else (
+                "P(stop) is not known" if stops else "serving stops at no token")  # fmt: skip
+            notes.append(f"{place.name}: no stop calibration: {why}")
+        if bad := int((~np.isfinite(table.sums)).any(1).sum()):
+            notes.append(f"{place.name}: the loss of {bad:,} rows is no finite number")
+        old = losses(row_losses(documents[count:], scored[count:]), **given)[0] if documents[count:] else None
+        return Result(Measured(place.name, losses(table, **given), ends), table, old, samples, tuple(notes))
+
+
+def evaluate(
+    name: str,
+    data: Sequence[str] = (),
+    *,
+    against: str | None = None,
+    parser: str | None = None,
+    answers: int = 0,
+    limit: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    max_new_tokens: int = 256,
+    trained_on: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    base: str | None = None,
+    tokenizer: str | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> EvaluationReport:
+    """Measure a model on rows of `data` (else on those that its run held out), on `limit` of them at most.
+
+    `name` and `against` (`base`: that of an adapter) are what `placed` takes. So many `answers` are asked for, and read
+    by `parser`. `trained_on` are files that the model was trained on, where its run does not tell. `tasks` are
+    lm-eval's, run with `limit` rows each; they alone, where no `data` are named. `settings` are those of RunSpec.
+
+    Raises UsageError, SpecError, DataError, TokenizerError or TemplateError.
+    """
+    started = time.perf_counter()
+    if tasks and importlib.util.find_spec("lm_eval") is None:
+        raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
+    place = placed(name, base=base, tokenizer=tokenizer)
+    asking = Asking(max_new_tokens, seed=seed, parse=parser_of(parser) if parser else None,
+                    options=options or Options(),
+                    progress=progress)  # fmt: skip
+    spec = RunSpec()
+    evaluated: Evaluated | None = None
+    metrics: Metrics | None = None
+    notes: tuple[str, ...] = ()
+    if data or not tasks:
+        files = data_of(place.run, data)
+        probes = prepared(place, columns_of(place.run, files) | settings | {"data": files})
+        spec = probes.spec
+        rows = rows_apart(place, probes, files, answers, all_rows=bool(data), trained_on=trained_on, limit=limit,
+                          seed=seed)  # fmt: skip
+        other = None if against is None else other_of(against, place, base, probes, rows)
+        evaluated, metrics, notes = _evaluated(place, other, Measuring(probes, rows, asking, confidence), parser)
+    done = _tasks(place, tasks, asking.options, limit) if tasks else None
+    return EvaluationReport(
+        spec=spec,
+        subjects=(_subject(place, evaluated, spec),),
+        findings=findings_of(evaluated, spec),
+        seconds=time.perf_counter() - started,
+        name=name,
+        evaluated=evaluated,
+        confidence=confidence,
+        metrics=metrics,
+        tasks=done,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _tasks(place: Place, names: Sequence[str], options: Options, limit: int | None) -> LmEval:
+    from truetune.evaluation.lm_eval import run_tasks
+
+    return run_tasks(place, names, options, limit=limit)
+
+
+def findings_of(evaluated: Evaluated | None, spec: RunSpec) -> tuple[Finding, ...]:
+    """What the rules that `spec` selects find in what was measured."""
+    rules = [rule for rule in choose(spec.select, spec.ignore, "evaluation") if issubclass(rule, EvaluationRule)]
+    return in_order(found for rule in rules for found in rule(evaluated).findings()) if evaluated else ()
+
+
+def _evaluated(
+    place: Place, other: Place | None, measuring: Measuring, parser: str | None
+) -> tuple[Evaluated, Metrics | None, tuple[str, ...]]:
+    """The parser is tried first; where it is wrong, no model is asked."""
+    rows, asking, notes = measuring.rows, measuring.asking, [*measuring.rows.notes]
+    made = Evaluated(0, method=_method(place), skipped=rows.skipped)
+    golds = [prompt.reference for prompt in rows.golds]
+    if asking.parse is not None and parser is not None:
+        made = replace(made, parser=proof_of(asking.parse, golds, name=parser,
+                                             questions=[prompt.question for prompt in rows.golds]))  # fmt: skip
+        if rows.prompts and any(RANK[f.severity] == RANK["error"] for f in findings_of(made, RunSpec())):
+            notes.append("no prompt was asked: the parser reads known answers wrongly, and would read others so")
+            measuring = replace(measuring, rows=replace(rows, prompts=()))
+    mine = measuring(place)
+    theirs = measuring(other) if other else None
+    notes += [*mine.notes, *(theirs.notes if theirs else ())]
+    if mine.table is None and not mine.samples:
+        raise UsageError(f"nothing can be measured: {'; '.join(notes)}; ask for answers (--answers N)")
+    if made.parser and asking.parse and mine.samples:
+        references, said = zip(*((s.prompt.reference, s.answer.text) for s in mine.samples), strict=True)
+        made = replace(made, parser=after_answers(made.parser, asking.parse, references, said))
+    metrics = None
+    if mine.samples:
+        metrics = measured(
+            mine.samples, others=theirs.samples if theirs else (), seen_known=rows.trained_on is not None
+        )
+    given: dict[str, Any] = {"seed": asking.seed, "confidence": measuring.confidence}
+    both = theirs and mine.table and theirs.table and changes(mine.table, theirs.table, **given)
+    made = replace(
+        made,
+        rows=len({document.origin.row for document in rows.fresh}),
+        model=mine.measured,
+        other=theirs.measured if theirs else None,
+        is_base=other is not None and is_base(other, place),
+        changes=both or (),
+        agreements=tuple(agreements(mine.samples, theirs.samples, asking.max_new_tokens)) if theirs else (),
+        seen=_seen(rows, mine),
+    )
+    return made, metrics, tuple(notes)
+
+
+def _seen(rows: Rows, mine: Result) -> Seen | None:
+    if rows.trained_on is None:
+        return None
+    whole = len({document.origin.row for document in (*rows.fresh, *rows.known)})
+    unseen = mine.measured.loss() if mine.seen else None
+    return Seen(rows.trained_on, whole, mine.seen, unseen, rows.first)
+
+
+def _method(place: Place) -> str | None:
+    training = (place.run.get("settings") or {}).get("training") or {}
+    method = training.get("method")
+    return method if isinstance(method, str) else None
+
+
+def _subject(place: Place, evaluated: Evaluated | None, spec: RunSpec) -> Subject:
+    facts = {"base": str(place.base)} if place.base else {}
+    if evaluated:
+        facts["rows"] = f"{evaluated.rows:,} of {', '.join(spec.data)}"
+        left = sum(evaluated.skipped.values())
+        facts |= {"left out": f"{left:,}"} if left else {}
+        facts |= {} if evaluated.seen else {"trained on": "not known"}
+    return Subject(place.kind, place.name, tuple(facts.items()))

@@ -1,0 +1,217 @@
+"""follow: the checkpoints of a run, asked as they appear.
+
+The looks stand in a folder beside the run (`RUN-sampled`), as `truetune train` keeps its own, so that the same command
+goes on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from truetune.checkpoint.files import read_object
+from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run, step_of
+from truetune.checks.findings import Finding
+from truetune.checks.watching import findings_of, news
+from truetune.data.atomic import write
+from truetune.errors import TruetuneError, UsageError
+from truetune.evaluation.asked import Asked, asked, columns_of, data_of
+from truetune.evaluation.report import SampleReport, Success
+from truetune.evaluation.sample import PLAIN, Asking, Progress, failing, judged, looked, subject, unanswered
+from truetune.generation.backends.opening import Options, opened
+from truetune.generation.backends.place import Place, placed
+from truetune.generation.looks import Look, Watched
+from truetune.generation.parsers import parser_of
+from truetune.render.probes import Probes
+from truetune.spec.run import RunSpec
+from truetune.training.watch.store import read, save
+
+ASKED = "asked.json"
+EVERY = 5.0
+"""Seconds between two glances at the folder"""
+RUNNING = ("looking", "training")
+"""States of a run that may make more checkpoints"""
+
+
+def follow(
+    run: str,
+    data: Sequence[str] = (),
+    *,
+    once: bool = False,
+    looks: str | None = None,
+    count: int = 20,
+    seed: int = 0,
+    max_new_tokens: int = 256,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    parser: str | None = None,
+    min_success: float | None = None,
+    all_rows: bool = False,
+    diagnose: bool | None = None,
+    base: str | None = None,
+    tokenizer: str | None = None,
+    options: Options = PLAIN,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    wait: Callable[[], None] = lambda: time.sleep(EVERY),
+    **settings: Any,
+) -> SampleReport:
+    """Ask each whole checkpoint in the folder of a run the same questions, until the run ends; with `once` those that
+    are there.
+
+    `looks` is the folder that keeps the answers; `say` is told of each look. The rest is as in `sample`, whose errors
+    it raises.
+    """
+    started = time.perf_counter()
+    folder = Path(run)
+    if not folder.is_dir() or not read_run(folder):
+        raise UsageError(f"{run}: expected the output folder of `truetune train`, with its {RUN}")
+    files = data_of(read_run(folder), data)
+    choice = {"count": count, "seed": seed, "all_rows": all_rows}
+    parse = parser_of(parser) if parser else None
+    followed = _Followed(
+        folder, files, choice, Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress),
+        {"base": base, "tokenizer": tokenizer}, columns_of(read_run(folder), files) | settings,
+    )  # fmt: skip
+    given = {"data": list(files), **choice, "max_new_tokens": max_new_tokens, "parser": parser,
+             "temperature": temperature, "top_p": top_p}  # fmt: skip
+    kept = _kept(Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled"), given)
+    followed.looks |= {look.step: look for look, _ in read(kept)}
+    for look in followed.watched().looks:
+        say(_line(look, max_new_tokens, "asked before"))
+    said: dict[str, Finding] = {}
+    for step, path in _coming(folder, once, wait, followed.notes):
+        if (fresh := followed.ask(path, step)) is not None:
+            save(fresh, max_new_tokens, kept)
+            say(_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
+            for finding in news(findings_of(followed.watched(), followed.spec), said):
+                say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
+    if not followed.looks:
+        raise UsageError(f"{run}: there is no whole checkpoint in it{''.join(f'; {note}' for note in followed.notes)}")
+    return followed.report(run, started, diagnose, min_success)
+
+
+@dataclass
+class _Followed:
+    """A run, and what its checkpoints have answered."""
+
+    folder: Path
+    files: tuple[str, ...]
+    choice: Mapping[str, Any]
+    """count, seed and all_rows of `asked`"""
+    asking: Asking
+    parts: Mapping[str, str | None]
+    """base and tokenizer of `placed`"""
+    settings: Mapping[str, Any]
+    looks: dict[int, Look] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    asked: Asked | None = None
+    spec: RunSpec | None = None
+
+    def ask(self, path: Path, step: int) -> Look | None:
+        """The look at a checkpoint; None where there is one already, or the run has removed the checkpoint."""
+        if step in self.looks:
+            return None
+        try:
+            place, probes, found = self.at(path)
+            with opened(place, probes.tokenizer, self.asking.options) as backend:
+                self.looks[step] = looked(backend, probes, found.prompts, self.asking, step)
+        except (TruetuneError, OSError):
+            if path.is_dir():
+                raise
+            self.notes.append(f"{path.name} was removed by the run before it was asked")
+        return self.looks.get(step)
+
+    def at(self, path: Path) -> tuple[Place, Probes, Asked]:
+        """A checkpoint, and the questions, which are the same for all."""
+        place = placed(str(path), **self.parts)
+        probes = place.prepared(**self.settings)
+        self.spec = probes.spec
+        self.asked = self.asked or asked(place, probes, self.files, **self.choice)
+        return place, probes, self.asked
+
+    def watched(self) -> Watched:
+        """As the rules on answers take it."""
+        run = read_run(self.folder)
+        looks = tuple(self.looks[step] for step in sorted(self.looks))
+        return Watched(looks, limit=self.asking.max_new_tokens, finished=run.get("status") == "finished",
+                       total=run.get("steps") or None)  # fmt: skip
+
+    def report(self, name: str, started: float, diagnose: bool | None, min_success: float | None) -> SampleReport:
+        """Of all looks, with the causes of what the last one shows."""
+        watched, limit = self.watched(), self.asking.max_new_tokens
+        last = watched.looks[-1]
+        place, probes, found = self.at(dict(_there(self.folder, [])).get(last.step, self.folder))
+        findings, kind = findings_of(watched, probes.spec), "the answers that were kept"
+        if failing(last, limit) if diagnose is None else diagnose:
+            with opened(place, probes.tokenizer, self.asking.options) as backend:
+                findings, more = judged(place, probes, watched, backend, self.asking, diagnose)
+                self.notes += [*more, *backend.notes]
+                kind = backend.kind
+        return SampleReport(
+            spec=probes.spec.model_copy(update={"data": self.files}),
+            subjects=(subject(place, probes, found, self.asking, kind),),
+            findings=findings,
+            seconds=time.perf_counter() - started,
+            name=name,
+            looks=watched.looks,
+            limit=limit,
+            unanswered=unanswered(found.prompts, last),
+            notes=tuple(dict.fromkeys(self.notes)),
+            min_success=min_success,
+        )
+
+
+def _kept(folder: Path, given: dict[str, Any]) -> Path:
+    """The folder of the looks. Raises UsageError where it holds those of other questions."""
+    before = read_object(folder / ASKED, []) if folder.is_dir() else None
+    if before is not None and before != given:
+        other = [name for name in given if before.get(name) != given[name]]
+        raise UsageError(f"{folder} holds the answers to other questions ({', '.join(other)} differ); name another "
+                         "folder with --looks, or remove it")  # fmt: skip
+    if before is None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write(folder / ASKED, json.dumps(given, indent=1).encode())
+        except OSError as error:
+            raise UsageError(f"{folder}: can't be written: {error.strerror}") from None
+    return folder
+
+
+def _coming(folder: Path, once: bool, wait: Callable[[], None], notes: list[str]) -> Iterator[tuple[int, Path]]:
+    """(step, folder) of each whole checkpoint, as they appear, until the run has ended."""
+    done: set[int] = set()
+    while True:
+        running = not once and read_run(folder).get("status") in RUNNING
+        faults: list[str] = []
+        for step, path in _there(folder, faults, done):
+            done.add(step)
+            yield step, path
+        if not running:
+            notes += faults
+            return
+        wait()
+
+
+def _there(folder: Path, faults: list[str], done: Collection[int] = ()) -> Iterator[tuple[int, Path]]:
+    """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished."""
+    for path in checkpoints(folder):
+        step = step_of(path)
+        if step is None or step in done:
+            continue
+        if fault := fault_of(path):
+            faults.append(f"{path.name} is not asked: {fault}")
+        else:
+            yield step, path
+    run = read_run(folder)
+    if run.get("status") == "finished" and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
+        yield run["step"], folder
+
+
+def _line(look: Look, limit: int, how: str) -> str:
+    counts = Success.of_look(look, limit)
+    return f"step {look.step:,}: {counts.good} of {counts.of} answers are good ({how})"

@@ -1,0 +1,224 @@
+"""inquire: ask a model, its base, its files and its training record why it answers as it does."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median, median_low
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checkpoint.files import read_object
+from truetune.errors import TruetuneError
+from truetune.generation.backends.backend import Backend, Decoding, Progress
+from truetune.generation.backends.opening import Options, opened
+from truetune.generation.backends.place import Place, placed, served_stops
+from truetune.generation.inquest import Effect, Inquest, Parted, Stopping, Token
+from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
+from truetune.generation.prompts import control_of
+from truetune.generation.scores import score
+from truetune.render.probes import Probes
+from truetune.render.served import breaks
+from truetune.render.tokenizer import Tokenizer
+
+ASKED = 8
+"""Prompts that the base is asked"""
+LONGEST = 64
+"""New tokens of the base's answers"""
+SCORED, ROOM = 4, 2048
+"""References whose log-probabilities are compared, and how many tokens they may have with their prompts"""
+ALONE, FIRST = 2, 32
+"""Prompts that are asked once more, alone, and the tokens that are compared"""
+UNABLE = (TruetuneError, OSError, RuntimeError, ValueError)
+"""What keeps a question from being answered: no such folder, no memory, no answer of a server"""
+
+
+def inquire(
+    place: Place,
+    probes: Probes,
+    prompts: Sequence[Prompt],
+    look: Look,
+    backend: Backend,
+    *,
+    options: Options | None = None,
+    base: Backend | None = None,
+    limit: int,
+    progress: Progress | None = None,
+) -> Inquest:
+    """Of a model that gave the answers of `look`, cut at `limit` new tokens.
+
+    `base` is opened with `options` where it is not given and known. What can't be asked is a note, and no error.
+    """
+    tokenizer, notes = probes.tokenizer, list[str]()
+    served = served_stops(tokenizer)
+    trained, recorded = _trained(place, probes, prompts)
+    asked = served if {token.id for token in trained} <= served else frozenset(token.id for token in trained)
+    watched = Watched((look,), limit=limit, finished=True)
+    found = Inquest(
+        watched, kind=place.kind, trained=trained, recorded=recorded, served=_tokens(tokenizer, served),
+        pad=_pad(tokenizer), contract=place.contract is not None, run=bool(place.run),
+        folder=place.folder, base_folder=place.base,
+    )  # fmt: skip
+    told = _telling(progress, 5)
+
+    def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
+        nonlocal found
+        try:
+            found = replace(found, **question())
+        except UNABLE as error:
+            notes.append(f"{what}: {type(error).__name__}: {error}")
+        told()
+
+    ask("the training record", lambda: _prompts(place, probes))
+    ask("stopping", lambda: {"stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)})
+    ask("the references", lambda: {"surprise": _surprise(_references(backend, prompts))})
+    ask("the prompts alone", lambda: _alone(backend, look, served))
+
+    def of_base() -> dict[str, Any]:
+        with _base(place, tokenizer, options or Options(), base) as under:
+            if under is None:
+                notes.append("the base was not asked: it is not known")
+                return {}
+            seen = _look(under, prompts, tokenizer, served, min(limit, LONGEST))
+            stopping = _of_look(seen) if asked == served else _stopping(under, prompts, asked)
+            effect = _effect(_references(backend, prompts), _references(under, prompts))
+            return {"base": Watched((seen,), limit=min(limit, LONGEST), finished=True),
+                    "base_stopping": stopping, "effect": effect}  # fmt: skip
+
+    ask("the base", of_base)
+    if found.surprise is None:
+        notes.append(f"the log-probabilities of the references are not known: {backend.name} tells none, or there are "
+                     "no references")  # fmt: skip
+    return replace(found, notes=tuple(notes))
+
+
+def _telling(progress: Progress | None, of: int) -> Callable[[], None]:
+    done = iter(range(1, of + 1))
+    return lambda: progress(next(done), of) if progress else None
+
+
+def _trained(place: Place, probes: Probes, prompts: Iterable[Prompt]) -> tuple[tuple[Token, ...], bool]:
+    """The stop tokens that answers are trained to end with, and whether the training record says so."""
+    listed = place.run.get("stops")
+    stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
+    trained = [stop.get("id") for stop in stops if stop.get("trained") is True]
+    if ids := [id for id in trained if type(id) is int]:
+        return _tokens(probes.tokenizer, ids), True
+    last = Counter(prompt.reference_ids[-1] for prompt in prompts if prompt.reference_ids)
+    common = next((id for id, _ in last.most_common(1) if id in probes.tokenizer.control), None)
+    terminator = probes.terminator.token if probes.terminator else None
+    id = common if common is not None else terminator.id if terminator else None
+    return (_tokens(probes.tokenizer, [id]) if id is not None else ()), False
+
+
+def _tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[Token, ...]:
+    return tuple(Token(str(tokenizer.backend.id_to_token(id)), id) for id in sorted(ids))
+
+
+def _pad(tokenizer: Tokenizer) -> Token | None:
+    pad = tokenizer.special.get("pad")
+    return Token(pad.token, pad.id) if pad else None
+
+
+def _prompts(place: Place, probes: Probes) -> dict[str, Any]:
+    contract = read_object(place.contract, []) if place.contract else None
+    return {"prompts": tuple(breaks(contract, probes))} if contract else {"contract": False}
+
+
+def _of_look(look: Look) -> Stopping | None:
+    return _summary(sample.answer for sample in look.samples)
+
+
+def _stopping(backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]) -> Stopping | None:
+    """Behind the references, of stops at which serving need not end."""
+    taught = [prompt for prompt in prompts if prompt.reference_ids][:ASKED]
+    return _summary(backend.answers(taught, Decoding(stops, max_new_tokens=1))) if taught and stops else None
+
+
+def _summary(answers: Iterable[Answer | None]) -> Stopping | None:
+    known = [answer for answer in answers if answer is not None and answer.stop_probability is not None]
+    if not known:
+        return None
+    ranks = [answer.stop_rank for answer in known if answer.stop_rank is not None]
+    probability = median(answer.stop_probability for answer in known if answer.stop_probability is not None)
+    return Stopping(probability, median_low(ranks) if ranks else -1, len(known))
+
+
+def _alone(backend: Backend, look: Look, stops: frozenset[int]) -> dict[str, Any]:
+    """The shortest prompts, which a batch pads most, once more."""
+    if len(look.samples) < 2:
+        return {}
+    shortest = sorted(look.samples, key=lambda sample: len(sample.prompt.ids))[:ALONE]
+    parted = [_parted(backend, sample, stops) for sample in shortest]
+    return {"alone": len(shortest), "parted": tuple(one for one in parted if one is not None)}
+
+
+def _parted(backend: Backend, sample: Sample, stops: frozenset[int]) -> Parted | None:
+    (alone,) = backend.answers([sample.prompt], Decoding(stops, max_new_tokens=FIRST))
+    if alone is None:
+        return None
+    mine, other = (_said(answer)[:FIRST] for answer in (alone, sample.answer))
+    at = next((i for i, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), None)
+    if at is None:
+        return None
+    before = [*sample.prompt.ids, *mine[:at]]
+    scored = [backend.score([[*before, token]]) for token in (mine[at], other[at])]
+    own, theirs = (float(made[0].logprobs[-1]) if made else None for made in scored)
+    nats = own - theirs if own is not None and theirs is not None else None
+    return Parted(sample.prompt.question, sample.answer.text, alone.text, at, nats)
+
+
+def _said(answer: Answer) -> list[int]:
+    return [*answer.ids, *([] if answer.stop is None else [answer.stop])]
+
+
+@contextmanager
+def _base(place: Place, tokenizer: Tokenizer, options: Options, given: Backend | None) -> Iterator[Backend | None]:
+    if given is not None or place.base is None or _same(place.base, place.folder):
+        yield given
+        return
+    kept = options.backend if place.kind in ("model", "adapter") and options.backend != "server" else None
+    with opened(placed(str(place.base)), tokenizer, replace(options, backend=kept, served_model=None)) as under:
+        yield under
+
+
+def _same(one: Path, other: Path | None) -> bool:
+    return other is not None and one.resolve() == other.resolve()
+
+
+def _look(backend: Backend, prompts: Sequence[Prompt], tokenizer: Tokenizer, stops: frozenset[int], limit: int) -> Look:
+    """What it answers to some of the prompts."""
+    began, control, some = time.perf_counter(), control_of(tokenizer), prompts[:ASKED]
+    said = backend.answers(some, Decoding(stops, max_new_tokens=limit))
+    samples = tuple(
+        Sample(prompt, answer, score(prompt, answer, control=control))
+        for prompt, answer in zip(some, said, strict=True)
+        if answer is not None
+    )
+    return Look(0, samples, time.perf_counter() - began)
+
+
+def _references(backend: Backend, prompts: Sequence[Prompt]) -> NDArray[np.float64] | None:
+    """Log-probabilities of the tokens of some reference answers; None where the backend can't tell."""
+    taught = [p for p in prompts if p.reference_ids and len(p.ids) + len(p.reference_ids) <= ROOM][:SCORED]
+    scored = backend.score([[*prompt.ids, *prompt.reference_ids] for prompt in taught]) if taught else None
+    if scored is None:
+        return None
+    found = [one.logprobs[len(prompt.ids) :] for prompt, one in zip(taught, scored, strict=True)]
+    return np.concatenate(found).astype(np.float64)
+
+
+def _surprise(logprobs: NDArray[np.float64] | None) -> float | None:
+    return None if logprobs is None else float(-logprobs.mean())
+
+
+def _effect(model: NDArray[np.float64] | None, base: NDArray[np.float64] | None) -> Effect | None:
+    if model is None or base is None:
+        return None
+    return Effect(float(np.abs(model - base).mean()), float(model.mean()), float(base.mean()), len(model))

@@ -1,0 +1,249 @@
+"""Parser proof: a parser reads gold answers, shuffled ones and none, before it judges a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from truetune.evaluation.final_answers import Final, final_of, holds, rewritten, value_of, wrapped
+from truetune.generation.parsers import SECONDS, Parser, read, reading, same
+from truetune.generation.proven import ParserProof, Reading
+
+GOLDS, PAIRED, WRAPPED = 500, 200, 24
+"""Golds that are read, compared with each other, and wrapped otherwise; at most"""
+KNOWN = 0.9
+"""Share of the golds whose final answer must be marked, for chance to be known"""
+OFTEN = 0.3
+"""Share of the golds that a wrapping must be misread for, to count"""
+BLANK = ("", " \n")
+SILENT = (
+    "I don't know.", "Sorry, I can't help with that.", "A good question!", "The answer is", "Answer:", "####",
+    "\\boxed{}", "N/A",
+)  # fmt: skip
+"""Texts that say nothing"""
+LONG = 3000
+"""Characters of the texts that a parser is timed on"""
+SHOWN = 400
+"""Characters of a text that are kept"""
+
+
+class _Tried:
+    """A parser that remembers how long it took."""
+
+    def __init__(self, parse: Parser, seconds: float) -> None:
+        self.parse, self.seconds = parse, seconds
+        self.slowest = 0.0
+
+    def __call__(self, text: str) -> tuple[Any, str]:
+        """What it reads, and the same for a reader."""
+        started = time.perf_counter()
+        try:
+            value = reading(self.parse, text, self.seconds)
+        except Exception as error:
+            value, shown = None, f"{type(error).__name__}: {error}".splitlines()[0][:SHOWN]
+        else:
+            shown = "nothing" if value is None else _shown(value)
+        self.slowest = max(self.slowest, time.perf_counter() - started)
+        return value, shown
+
+
+def proof_of(
+    parse: Parser, golds: Sequence[str], *, name: str, questions: Sequence[str] = (), seconds: float = SECONDS
+) -> ParserProof:
+    """Try a parser on gold answers (`Prompt.reference` of each row), and, where given, on their questions as answers.
+
+    No model is needed. The golds are taken in order, at most 500. Never raises what the parser raises.
+    """
+    golds = golds[:GOLDS]
+    tried = _Tried(parse, seconds)
+    shaky = list(_slow(tried, golds))
+    if shaky:
+        return ParserProof(name, len(golds), 0, None, None, 0.0, tried.slowest, gave_up=True, shaky=tuple(shaky))
+    found = [tried(gold) for gold in golds]
+    values = [value for value, _ in found]
+    blank = tried("")[0]
+    finals = [final_of(gold) for gold in golds]
+    missed = list(_missed(golds, found, finals, blank))
+    shuffled, chance, alike = _shuffled(golds, values, finals)
+    silent = list(_silent(tried, golds, values))
+    silent += _echoed(tried, questions, values, shuffled or 0.0)
+    shaky = list(_unstable(tried, golds, found))
+    lost = {reading.row for reading in (*missed, *shaky)}
+    right = [row for row, final in enumerate(finals) if final and row not in lost]
+    misread, forms = _forms(tried, golds, values, finals, right[:WRAPPED] if len(right) >= len(golds) / 2 else [])
+    return ParserProof(
+        name=name,
+        golds=len(golds),
+        read=len(golds) - len(missed),
+        shuffled=shuffled,
+        chance=chance,
+        empty=max(_score(tried(text)[0], values) for text in BLANK),
+        slowest=tried.slowest,
+        values=len(_different(values)),
+        different=len(set(golds)),
+        wordy=any(final is not None and final.kind == "word" for final in finals),
+        missed=tuple(missed),
+        misread=tuple(misread),
+        alike=tuple(alike),
+        nothing=tuple(silent),
+        shaky=tuple(shaky),
+        forms=tuple(forms),
+    )
+
+
+def after_answers(proof: ParserProof, parse: Parser, golds: Sequence[str], answers: Sequence[str]) -> ParserProof:
+    """The same proof with what the parser makes of a model's answers to the same rows."""
+    unread = [
+        Reading("an answer that holds the gold one", answer[:SHOWN], gold[:SHOWN], "nothing", row)
+        for row, (gold, answer) in enumerate(zip(golds, answers, strict=True))
+        if read(parse, answer) is None and holds(answer, gold)
+    ]
+    return replace(proof, unread=tuple(unread), answers=len(answers))
+
+
+def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[Reading]:
+    """The first text that takes too long: the golds' lengths and repetitions are those of answers that run on."""
+    longest = max(golds, key=len, default="")
+    with suppress(Exception):
+        reading(tried.parse, longest, 10 * tried.seconds)
+    starts = [f"{mark * 200}!" for mark in ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")]
+    repeated = (text * (LONG // len(text)) + "!" for text in (longest[:LONG], *starts) if text)
+    for text in (*golds[:3], *starts, *repeated):
+        shown = tried(text)[1]
+        if tried.slowest > tried.seconds:
+            yield Reading(f"a text of {len(text):,} characters", text[:60], "an end within a second", shown)
+            return
+
+
+def _missed(
+    golds: Sequence[str], found: Sequence[tuple[Any, str]], finals: Sequence[Final | None], blank: Any
+) -> Iterator[Reading]:
+    """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
+    for row, (gold, (value, shown), final) in enumerate(zip(golds, found, finals, strict=True)):
+        mine = value_of(value)
+        wanted = final.text if final else "something"
+        if not same(value, value):
+            what = "a gold answer"
+        elif same(value, blank):
+            what = "a gold answer, read as an empty one is"
+        elif final is not None and mine is not None and mine[0] == final.kind and mine[1] != final.value:
+            what = "a gold answer, read as another value than its final one"
+        else:
+            continue
+        yield Reading(what, gold[-SHOWN:], wanted[:SHOWN], shown, row)
+
+
+def _shuffled(
+    golds: Sequence[str], values: Sequence[Any], finals: Sequence[Final | None]
+) -> tuple[float | None, float | None, list[Reading]]:
+    """(what shuffled golds score, what they should, golds that only the parser takes for the same).
+
+    Both are shares of all pairs of two golds, which is the mean over all shuffles without fixed points.
+    """
+    known = [row for row, final in enumerate(finals) if final is not None and final.kind != "json"]
+    rows = known if len(known) >= KNOWN * len(golds) else list(range(len(golds)))
+    pairs = list(combinations(rows[:PAIRED], 2))
+    if not pairs:
+        return None, None, []
+    equal = [(a, b) for a, b in pairs if same(values[a], values[b])]
+    if rows is not known:
+        return len(equal) / len(pairs), None, []
+    alike = [(a, b) for a, b in equal if _key(finals[a]) != _key(finals[b])]
+    chance = sum(_key(finals[a]) == _key(finals[b]) for a, b in pairs) / len(pairs)
+    readings = {
+        b: Reading(f"a gold answer, read as gold {a + 1} is", golds[b][-SHOWN:], _text(finals[b]), _shown(values[b]), b)
+        for a, b in reversed(alike)
+    }
+    return len(equal) / len(pairs), chance, [readings[row] for row in sorted(readings)]
+
+
+def _silent(tried: _Tried, golds: Sequence[str], values: Sequence[Any]) -> Iterator[Reading]:
+    """Texts that say nothing and score with golds that don't hold them."""
+    for text in (*BLANK, *SILENT):
+        value, shown = tried(text)
+        others = (row for row, gold in enumerate(golds) if text in BLANK or text not in gold)
+        right = [row for row in others if same(value, values[row])]
+        if right:
+            what = "an empty answer" if text in BLANK else "a text that says nothing"
+            yield Reading(f"{what}, right for {len(right):,} of {len(golds):,} golds", text, "nothing", shown, right[0])
+
+
+def _echoed(tried: _Tried, questions: Sequence[str], values: Sequence[Any], chance: float) -> list[Reading]:
+    """Questions that score as their own answers, where more do than chance makes."""
+    found = [
+        Reading("the question, given as the answer", question[-SHOWN:], "nothing", shown, row)
+        for row, (question, gold) in enumerate(zip(questions, values, strict=False))
+        for value, shown in (tried(question),)
+        if same(value, gold)
+    ]
+    of = min(len(questions), len(values))
+    spread = 4 * (chance * (1 - chance) / of) ** 0.5 if of else 0.0
+    return found[:1] if of >= 8 and len(found) / of > max(0.5, chance + spread + 0.1) else []
+
+
+def _forms(
+    tried: _Tried, golds: Sequence[str], values: Sequence[Any], finals: Sequence[Final | None], rows: Sequence[int]
+) -> tuple[list[Reading], list[tuple[str, bool]]]:
+    """(wrappings that are misread, an example of each; wrapping -> is it read right)"""
+    outcomes: dict[str, list[Reading | bool]] = {}
+    for row in rows:
+        final = finals[row]
+        assert final is not None
+        others = [value for value, other in zip(values, finals, strict=True) if _key(other) != _key(final)]
+        for form, text in (*wrapped(final), *rewritten(golds[row], final)):
+            value, shown = tried(text)
+            bad = Reading(f"`{form}` for a gold answer", text, final.text, shown, row)
+            right = same(value, values[row])
+            outcomes.setdefault(form, []).append(right if right or _is_unread(value, final, others) else bad)
+    misread = {form: [one for one in tries if isinstance(one, Reading)] for form, tries in outcomes.items()}
+    wrong = [found[0] for form, found in misread.items() if len(found) > OFTEN * len(outcomes[form])]
+    forms = [(form, sum(one is True for one in tries) > len(tries) / 2) for form, tries in outcomes.items()]
+    return wrong, forms
+
+
+def _is_unread(value: Any, final: Final, others: Sequence[Any]) -> bool:
+    """Is a reading nothing, or no answer: a text that is neither a number nor a letter, nor another gold's reading?"""
+    if value is None or final.kind == "json":
+        return value is None
+    return isinstance(value, str) and value_of(value) is None and not any(same(value, other) for other in others)
+
+
+def _unstable(tried: _Tried, golds: Sequence[str], found: Sequence[tuple[Any, str]]) -> Iterator[Reading]:
+    """Golds that are read otherwise the second time, in another order."""
+    for row in reversed(range(len(golds))):
+        value, shown = found[row]
+        again, now = tried(golds[row])
+        if same(value, value) and not same(again, value):
+            yield Reading("a gold answer, a second time", golds[row][-SHOWN:], shown, now, row)
+
+
+def _score(value: Any, values: Sequence[Any]) -> float:
+    """The share of the golds that one reading scores with."""
+    return sum(same(value, gold) for gold in values) / len(values) if values else 0.0
+
+
+def _different(values: Sequence[Any]) -> list[Any]:
+    """Up to PAIRED different readings."""
+    found: list[Any] = []
+    for value in values:
+        if value is not None and len(found) < PAIRED and not any(same(value, other) for other in found):
+            found.append(value)
+    return found
+
+
+def _key(final: Final | None) -> tuple[str, str] | None:
+    return final and (final.kind, final.value)
+
+
+def _text(final: Final | None) -> str:
+    return final.text[:SHOWN] if final else ""
+
+
+def _shown(value: Any) -> str:
+    with suppress(Exception):
+        return repr(value)[:SHOWN]
+    return f"a {type(value).__name__} without a representation"

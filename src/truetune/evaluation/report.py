@@ -1,0 +1,143 @@
+"""What `truetune sample` gives: the answers with their verdicts, how many are good, and why the others are not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from truetune.checks.report import Report
+from truetune.data.atomic import write
+from truetune.errors import UsageError
+from truetune.evaluation.compare import Compared
+from truetune.evaluation.statistics import wilson
+from truetune.generation.looks import Look, Prompt, Sample
+from truetune.generation.verdicts import SAID, Verdict, counted, faults, good, verdict
+
+KEPT = ("repetition", "language", "length_ratio", "exact", "overlap", "parsed", "agrees", "garbage", "perplexity")
+"""Scores that are written out"""
+
+
+@dataclass(frozen=True)
+class Success:
+    """How many answers are good, of those that can be told, and the share that is likely with more prompts."""
+
+    good: int
+    of: int
+    low: float
+    high: float
+    """95 %, Wilson's interval"""
+
+    @classmethod
+    def of_look(cls, look: Look, limit: int) -> Success:
+        counts = counted(look.samples, limit)
+        return cls(*counts, *wilson(*counts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleReport(Report):
+    """The answers of a model, or of the checkpoints of a run."""
+
+    name: str
+    looks: tuple[Look, ...]
+    """One; of a run that was followed one for each checkpoint"""
+    limit: int
+    """Tokens after which an answer was cut"""
+    unanswered: tuple[Prompt, ...] = ()
+    """Of the last look"""
+    compared: Compared | None = None
+    notes: tuple[str, ...] = ()
+    """What was asked for and not done, and what a reader should know"""
+    min_success: float | None = None
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Of the last look"""
+        return self.looks[-1].samples if self.looks else ()
+
+    @cached_property
+    def success(self) -> Success:
+        """Of the last look"""
+        return Success.of_look(self.looks[-1], self.limit) if self.looks else Success(0, 0, 0.0, 1.0)
+
+    @property
+    def too_few(self) -> bool:
+        """Is the share of good answers surely below the one asked for?"""
+        return self.min_success is not None and self.success.high < self.min_success
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Answers of the last look by their verdict"""
+        return Counter(verdict(sample, self.limit) for sample in self.samples)
+
+    @property
+    def stop_probability(self) -> float | None:
+        """Median over the references; None where it is not known"""
+        known = [p for sample in self.samples if (p := sample.answer.stop_probability) is not None]
+        return median(known) if known else None
+
+    def failed(self) -> bool:
+        """Is there a finding at or above `spec.fail_on`, or are surely fewer answers good than were asked for?"""
+        return super().failed() or self.too_few
+
+    def more(self) -> dict[str, Any]:
+        return {
+            "sample": {
+                "model": self.name,
+                "limit": self.limit,
+                "success": vars(self.success) | {"asked_for": self.min_success},
+                "verdicts": dict(self.verdicts),
+                "stop_probability": self.stop_probability,
+                "looks": [
+                    {"step": look.step, "seconds": look.seconds, "success": vars(Success.of_look(look, self.limit))}
+                    for look in self.looks
+                ],
+                "samples": [plain(sample, self.limit) for sample in self.samples],
+                "unanswered": [
+                    {"file": p.file, "line": p.line, "row": p.row, "question": p.question} for p in self.unanswered
+                ],
+                "compared": self.compared and self.compared.plain(),
+                "notes": list(self.notes),
+            }
+        }
+
+    def save(self, path: str) -> None:
+        """The samples of the last look as rows of a .parquet or .jsonl file. Raises UsageError."""
+        rows = [plain(sample, self.limit) for sample in self.samples]
+        try:
+            write(Path(path).resolve(), _parquet(rows) if path.endswith(".parquet") else _lines(rows))
+        except OSError as error:
+            raise UsageError(f"{path}: can't be written: {error.strerror}") from None
+
+
+def plain(sample: Sample, limit: int) -> dict[str, Any]:
+    """A sample as plain values."""
+    prompt, answer, scores = sample.prompt, sample.answer, sample.scores
+    found = faults(sample, limit)
+    return {
+        "file": prompt.file, "line": prompt.line, "row": prompt.row, "seen": prompt.seen, "question": prompt.question,
+        "answer": answer.text, "reference": prompt.reference, "verdict": verdict(sample, limit),
+        "said": SAID[verdict(sample, limit)], "faults": list(found), "good": good(sample, limit),
+        "stopped": scores.stopped, "stop": answer.stop, "stop_probability": answer.stop_probability,
+        "stop_rank": answer.stop_rank, "logprob": answer.logprob, "tokens": len(answer.ids),
+        "markers": list(scores.markers), **{name: getattr(scores, name) for name in KEPT},
+        "prompt_ids": list(prompt.ids), "answer_ids": list(answer.ids), "reference_ids": list(prompt.reference_ids),
+    }  # fmt: skip
+
+
+def _lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body

@@ -1,0 +1,225 @@
+"""sample: what a model answers to held-out rows, how well, and where it fails, why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from truetune.checks.causes import causes_of
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.report import Subject
+from truetune.checks.watching import findings_of
+from truetune.errors import TruetuneError, UsageError
+from truetune.evaluation.asked import Asked, again, asked, columns_of, data_of
+from truetune.evaluation.compare import Compared, compared
+from truetune.evaluation.inquest import inquire
+from truetune.evaluation.report import SampleReport
+from truetune.generation.backends.backend import Backend, Decoding
+from truetune.generation.backends.opening import Options, opened
+from truetune.generation.backends.place import Place, placed, served_stops
+from truetune.generation.looks import Look, Prompt, Sample, Watched
+from truetune.generation.parsers import Parser, parser_of
+from truetune.generation.prompts import control_of
+from truetune.generation.scores import score
+from truetune.generation.verdicts import good
+from truetune.render.probes import Probes
+
+PLAIN = Options()
+Progress = Callable[[str, int, int], None]
+"""Is told what is done, and how much of how much"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How models are asked, and their answers read."""
+
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    parse: Parser | None = None
+    options: Options = PLAIN
+    progress: Progress | None = None
+
+    def decoding(self, stops: frozenset[int]) -> Decoding:
+        return Decoding(stops, self.max_new_tokens, self.temperature, self.top_p, self.seed)
+
+    def tell(self, what: str) -> Callable[[int, int], None] | None:
+        """Progress on one thing."""
+        progress = self.progress
+        return None if progress is None else lambda done, total: progress(what, done, total)
+
+    def fact(self) -> str:
+        """In a few words."""
+        how = f"temperature {self.temperature:g}, seed {self.seed}" if self.temperature else "greedy"
+        return f"{how}, at most {self.max_new_tokens:,} new tokens"
+
+
+def sample(
+    name: str,
+    data: Sequence[str] = (),
+    *,
+    count: int = 20,
+    seed: int = 0,
+    max_new_tokens: int = 256,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    parser: str | None = None,
+    compare: str | None = None,
+    min_success: float | None = None,
+    all_rows: bool = False,
+    diagnose: bool | None = None,
+    base: str | None = None,
+    tokenizer: str | None = None,
+    options: Options = PLAIN,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> SampleReport:
+    """Ask a model `count` questions of `data` (else of the rows that its run held out), and judge the answers.
+
+    `name` and `compare`, another model for the same rows, are what `placed` takes; `settings` are those of RunSpec.
+    `diagnose`: ask why answers fail, where some do (None), always or never. Raises UsageError, SpecError, DataError,
+    TokenizerError or TemplateError.
+    """
+    started = time.perf_counter()
+    parse = parser_of(parser) if parser else None
+    place = placed(name, base=base, tokenizer=tokenizer)
+    files = data_of(place.run, data)
+    settings = columns_of(place.run, files) | settings
+    probes = place.prepared(**settings)
+    found = asked(place, probes, files, count, seed=seed, all_rows=all_rows)
+    asking = Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress)
+    with opened(place, probes.tokenizer, options) as backend:
+        look = looked(backend, probes, found.prompts, asking)
+        findings, notes = judged(place, probes, Watched((look,), limit=max_new_tokens, finished=True), backend, asking,
+                                 diagnose)  # fmt: skip
+        notes += tuple(backend.notes)
+    beside = None if compare is None else _beside(compare, place, probes, look, files, asking, base, settings)
+    return SampleReport(
+        spec=probes.spec.model_copy(update={"data": files}),
+        subjects=(subject(place, probes, found, asking, backend.kind),),
+        findings=findings,
+        seconds=time.perf_counter() - started,
+        name=name,
+        looks=(look,),
+        limit=max_new_tokens,
+        unanswered=unanswered(found.prompts, look),
+        compared=beside,
+        notes=(*_warned(place, probes, found), *notes),
+        min_success=min_success,
+    )
+
+
+def looked(backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: Asking, step: int = 0) -> Look:
+    """The answers of a model with their scores. Raises UsageError where there are none."""
+    started = time.perf_counter()
+    decoding = asking.decoding(served_stops(probes.tokenizer))
+    answers = backend.answers(prompts, decoding, asking.tell(f"asking {backend.name}"))
+    control = control_of(probes.tokenizer)
+    samples = tuple(
+        Sample(prompt, answer, score(prompt, answer, control=control, parse=asking.parse))
+        for prompt, answer in zip(prompts, answers, strict=True)
+        if answer is not None
+    )
+    if not samples:
+        raise UsageError(f"{backend.name}: no prompt got an answer: {'; '.join(backend.notes) or 'no reason is known'}")
+    return Look(step, samples, time.perf_counter() - started)
+
+
+def judged(
+    place: Place, probes: Probes, watched: Watched, backend: Backend, asking: Asking, diagnose: bool | None
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Findings, those that name a cause first, and what could not be asked."""
+    symptoms = findings_of(watched, probes.spec)
+    look = watched.looks[-1]
+    if not (failing(look, watched.limit) if diagnose is None else diagnose):
+        return symptoms, ()
+    prompts = [sample.prompt for sample in look.samples]
+    inquest = inquire(place, probes, prompts, look, backend, options=asking.options, limit=watched.limit,
+                      progress=asking.tell("asking why"))  # fmt: skip
+    found = causes_of(inquest, probes.spec)
+    causes = [finding for finding in found if RANK[finding.severity]]
+    known = {finding.code for finding in causes}
+    others = in_order(f for f in (*symptoms, *found) if f.code not in known)
+    return (*causes, *others), inquest.notes
+
+
+def failing(look: Look, limit: int) -> bool:
+    """Is there an answer that is not good?"""
+    return any(good(sample, limit) is False for sample in look.samples)
+
+
+def unanswered(prompts: Sequence[Prompt], look: Look) -> tuple[Prompt, ...]:
+    """Those that got no answer."""
+    told = {sample.prompt.ids for sample in look.samples}
+    return tuple(prompt for prompt in prompts if prompt.ids not in told)
+
+
+def subject(place: Place, probes: Probes, found: Asked, asking: Asking, kind: str) -> Subject:
+    """What was asked, and how."""
+    tokenizer = probes.tokenizer
+    stops = [f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(served_stops(tokenizer))]
+    facts = {
+        "prompts": found.fact(),
+        "answers": asking.fact(),
+        "stops at": ", ".join(stops) or "no token",
+        **({} if found.recorded else {"trained on": "not known"}),
+        "by": kind,
+        **({"base": str(place.base)} if place.base else {}),
+    }
+    return Subject(place.kind, place.name, tuple(facts.items()))
+
+
+def _warned(place: Place, probes: Probes, found: Asked) -> Iterator[str]:
+    if not served_stops(probes.tokenizer):
+        yield (f"{place.name}: neither generation_config.json nor config.json nor the tokenizer names a stop token, so "
+               "every answer runs to the limit")  # fmt: skip
+    if seen := sum(prompt.seen for prompt in found.prompts):
+        yield f"{seen} of {len(found.prompts)} prompts were trained on: what a model says to new ones may be worse"
+
+
+def _beside(
+    name: str, place: Place, probes: Probes, look: Look, files: Sequence[str], asking: Asking, base: str | None,
+    settings: dict[str, Any],
+) -> Compared:  # fmt: skip
+    """The answers of another model to the same rows."""
+    other = _placed(name, place, base)
+    theirs, notes = other.prepared(**settings), []
+    if theirs.template is None and probes.template is not None:
+        other = placed(name, tokenizer=str(place.tokenizer), base=base if other.kind == "adapter" else None)
+        theirs = other.prepared(**settings)
+        notes.append(f"{name} has no template: it is asked with that of {place.name}")
+    prompts = [sample.prompt for sample in look.samples]
+    made = again(theirs, prompts, files)
+    asked_both = [(sample, prompt) for sample, prompt in zip(look.samples, made, strict=True) if prompt is not None]
+    if not asked_both:
+        raise UsageError(f"{name}: none of the {len(prompts)} rows gives a prompt with its tokenizer and template")
+    if missing := len(prompts) - len(asked_both):
+        notes.append(f"{missing} of {len(prompts)} rows give {name} no prompt, and are not compared")
+    if parted := sum(sample.prompt.text != prompt.text for sample, prompt in asked_both):
+        notes.append(f"{parted} of {len(asked_both)} prompts differ: each model is asked by its own template")
+    elif any(sample.prompt.ids != prompt.ids for sample, prompt in asked_both):
+        notes.append("the prompts are the same text and have other ids: the tokenizers differ")
+    options = asking.options if other.kind == place.kind else replace(asking.options, backend=None)
+    with opened(other, theirs.tokenizer, options) as backend:
+        seen = looked(backend, theirs, [prompt for _, prompt in asked_both], asking)
+        notes += backend.notes
+    said = {sample.prompt.row: sample for sample in seen.samples}
+    pairs = [(sample, said[prompt.row]) for sample, prompt in asked_both if prompt.row in said]
+    return compared(name, pairs, asking.max_new_tokens, notes)
+
+
+def _placed(name: str, place: Place, base: str | None) -> Place:
+    """With a tokenizer and a base of its own, or else with those of the model that it is compared with."""
+    ours = {"tokenizer": str(place.tokenizer), "base": base or (str(place.base) if place.base else None)}
+    try:
+        return placed(name)
+    except UsageError as first:
+        for part in ({"tokenizer": ours["tokenizer"]}, {"base": ours["base"]}, ours):
+            try:
+                return placed(name, **part)
+            except TruetuneError:
+                continue
+        raise first

@@ -1,0 +1,227 @@
+"""Fields of a request: which of them a server heeds, seen by asking with them and looking at the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from truetune.generation.backends.http import ANSWERED, Reply, asked, listed
+from truetune.generation.backends.prompt_ids import ids_in
+
+Verdict = Literal["kept", "ignored", "refused", "unknown"]
+Ask = Callable[[Mapping[str, Any]], Reply]
+"""Sends a request to one route"""
+REFUSED = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
+SHORT = 12
+"""Tokens of an answer that is asked for to see what a field does"""
+HOT = (50.0, 2.0)
+"""Temperatures at which no two answers are equal; some servers take no more than 2"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a server did with one field."""
+
+    name: str
+    verdict: Verdict
+    why: str = ""
+    """Its words, or what was looked at"""
+
+
+def has_logprobs(body: Any) -> bool:
+    """Numbers, one a token at least."""
+    held = _choice(body).get("logprobs")
+    content = [entry.get("logprob") for entry in listed(held, "content") if isinstance(entry, dict)]
+    return any(isinstance(one, int | float) for one in content or listed(held, "token_logprobs"))
+
+
+def has_token_ids(body: Any) -> bool:
+    return bool(ids_in(_choice(body), "token_ids"))
+
+
+def has_prompt_logprobs(body: Any) -> bool:
+    return bool(listed(body, "prompt_logprobs") or listed(_choice(body), "prompt_logprobs"))
+
+
+def has_tokens_as_ids(body: Any) -> bool:
+    held = _choice(body).get("logprobs")
+    tokens = [entry.get("token") for entry in listed(held, "content") if isinstance(entry, dict)]
+    tokens = tokens or listed(held, "tokens")
+    return bool(tokens) and all(str(token).startswith("token_id:") for token in tokens)
+
+
+def has_echo(body: Any) -> bool:
+    """More log-probabilities than tokens of the answer"""
+    usage = body.get("usage") if isinstance(body, dict) else None
+    made = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return type(made) is int and len(listed(_choice(body).get("logprobs"), "token_logprobs")) > made
+
+
+def asker(url: str, seconds: float = ANSWERED) -> Ask:
+    """Sends to this URL, again where the server is busy; other refusals are what is looked for."""
+    return lambda body: asked(url, body, seconds, tries=4, passing=frozenset({429, 503}))
+
+
+def tried(ask: Ask, plain: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> tuple[Reply, list[Seen]]:
+    """A reply to `plain` with as many of `fields` (name -> what is sent) as the server takes, and what it did with
+    each. Where it refuses even `plain`, nothing is said of them."""
+    reply = ask({**plain, **{key: value for sent in fields.values() for key, value in sent.items()}})
+    if reply.status == 200 or not fields:
+        return reply, [Seen(name, "kept" if LOOKS[name](reply.body) else "ignored") for name in fields]
+    whole = ask(plain)
+    if whole.status != 200:
+        return whole, []
+    seen = []
+    for name, sent in fields.items():
+        reply = ask({**plain, **sent})
+        kept = reply.status == 200 and LOOKS[name](reply.body)
+        whole = reply if kept else whole
+        seen.append(Seen(name, "kept" if kept else "ignored") if reply.status == 200 else _refused(name, reply))
+    return whole, seen
+
+
+LOOKS: dict[str, Callable[[Any], bool]] = {
+    "logprobs": has_logprobs,
+    "return_token_ids": has_token_ids,
+    "return_tokens_as_token_ids": has_tokens_as_ids,
+    "prompt_logprobs": has_prompt_logprobs,
+    "echo": has_echo,
+}
+
+
+def surveyed(ask: Ask, plain: Mapping[str, Any], *, settings: Mapping[str, Any] | None = None) -> list[Seen]:
+    """What a server does with each field. `plain` is a request of a chat or a completion: what is asked, and of which
+    model; `settings` are variables that make its template write another number of tokens.
+
+    Raises UsageError where no answer comes; says nothing where the server refuses the request itself.
+    """
+    plain = {**plain, "temperature": 0, "max_tokens": SHORT}
+    first = ask(plain)
+    if first.status != 200:
+        return []
+    is_chat = "messages" in plain
+    seen = [_sent(ask, plain, name, sent) for name, sent in _shown(is_chat).items()]
+    seen += [_limit(ask, plain, first), _stop(ask, plain, first), _number(ask, plain)]
+    seen += _sampling(ask, plain, first)
+    if is_chat:
+        seen.append(_prompt(ask, plain, first, "add_generation_prompt", {"add_generation_prompt": False}))
+        if settings:
+            seen.append(_prompt(ask, plain, first, "chat_template_kwargs", {"chat_template_kwargs": dict(settings)}))
+    else:
+        seen.append(_echo(ask, plain))
+    return seen
+
+
+def _shown(is_chat: bool) -> dict[str, dict[str, Any]]:
+    logprobs: dict[str, Any] = {"logprobs": True, "top_logprobs": 2} if is_chat else {"logprobs": 2}
+    return {
+        "logprobs": logprobs,
+        "return_token_ids": {"return_token_ids": True},
+        "return_tokens_as_token_ids": {**logprobs, "return_tokens_as_token_ids": True},
+        "prompt_logprobs": {"prompt_logprobs": 1},
+    }
+
+
+def _sent(ask: Ask, plain: Mapping[str, Any], name: str, sent: Mapping[str, Any]) -> Seen:
+    reply = ask({**plain, **sent})
+    return (
+        _refused(name, reply) if reply.status != 200 else Seen(name, "kept" if LOOKS[name](reply.body) else "ignored")
+    )
+
+
+def _limit(ask: Ask, plain: Mapping[str, Any], first: Reply) -> Seen:
+    name, reply = "max_tokens", ask({**plain, "max_tokens": 2})
+    if reply.status != 200:
+        return _refused(name, reply)
+    count, whole = _count(reply, "completion_tokens"), _count(first, "completion_tokens")
+    if whole is None or count is None or whole <= 2:
+        return Seen(name, "unknown", "no answer is long enough to be cut")
+    return Seen(name, "kept" if count <= 2 else "ignored", f"{count} tokens of 2")
+
+
+def _stop(ask: Ask, plain: Mapping[str, Any], first: Reply) -> Seen:
+    name, text = "stop", _text(first)
+    words = [word for word in text.split()[1:] if text.count(word) == 1]
+    if not words:
+        return Seen(name, "unknown", "no answer has a word to stop at")
+    word = words[0]
+    reply = ask({**plain, "stop": [word]})
+    if reply.status != 200:
+        return _refused(name, reply)
+    said, upto = _text(reply), text.partition(word)[0]
+    if said.strip() == upto.strip():
+        return Seen(name, "kept")
+    if said == upto + word:
+        return Seen(name, "kept", "the stop string is left in the text")
+    return Seen(name, "ignored", f"the answer goes on behind {word!r}")
+
+
+def _number(ask: Ask, plain: Mapping[str, Any]) -> Seen:
+    reply = ask({**plain, "n": 2, "temperature": 1.0})
+    if reply.status != 200:
+        return _refused("n", reply)
+    count = len(listed(reply.body, "choices"))
+    return Seen("n", "kept" if count == 2 else "ignored", f"{count} answers of 2")
+
+
+def _sampling(ask: Ask, plain: Mapping[str, Any], first: Reply) -> list[Seen]:
+    """The temperature, and with it seed and top_p, which do nothing without one."""
+    for heat in HOT:
+        hot = {**plain, "temperature": heat}
+        replies = [ask({**hot, "seed": seed}) for seed in (1, 1, 2)]
+        if replies[0].status == 200:
+            break
+    else:
+        return [_refused("temperature", ask(hot)), _refused("seed", replies[0])]
+    same, again, other = map(_text, replies)
+    if same == again == other == _text(first):
+        why = f"the greedy answer at a temperature of {heat:g}"
+        return [Seen("temperature", "ignored" if heat > 10 else "unknown", why), Seen("seed", "unknown", why),
+                Seen("top_p", "unknown", why)]  # fmt: skip
+    seed = "ignored" if same != again else "kept" if same != other else "unknown"
+    seen = [Seen("temperature", "kept"), Seen("seed", seed)]  # type: ignore[arg-type]
+    narrow = ask({**hot, "top_p": 1e-6})
+    kept = narrow.status == 200 and _text(narrow) == _text(first)
+    return [*seen, _refused("top_p", narrow) if narrow.status != 200 else Seen("top_p", "kept" if kept else "ignored")]
+
+
+def _prompt(ask: Ask, plain: Mapping[str, Any], first: Reply, name: str, sent: Mapping[str, Any]) -> Seen:
+    """Does the prompt get another length?"""
+    reply = ask({**plain, **sent})
+    if reply.status != 200:
+        return _refused(name, reply)
+    count, before = _count(reply, "prompt_tokens"), _count(first, "prompt_tokens")
+    if count is None or before is None:
+        return Seen(name, "unknown", "the server does not count its prompts")
+    return Seen(name, "kept" if count != before else "ignored", f"{count} tokens of a prompt of {before}")
+
+
+def _echo(ask: Ask, plain: Mapping[str, Any]) -> Seen:
+    reply = ask({**plain, "echo": True, "max_tokens": 1})
+    if reply.status != 200:
+        return _refused("echo", reply)
+    prompt = plain.get("prompt")
+    longer = isinstance(prompt, str) and _text(reply).startswith(prompt[:20]) and len(_text(reply)) >= len(prompt)
+    return Seen("echo", "kept" if longer else "ignored")
+
+
+def _refused(name: str, reply: Reply) -> Seen:
+    return Seen(name, "refused", reply.refusal)
+
+
+def _choice(body: Any) -> dict[str, Any]:
+    found = next(iter(listed(body, "choices")), None)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(reply: Reply) -> str:
+    choice = _choice(reply.body)
+    message = choice.get("message")
+    return str((message.get("content") if isinstance(message, dict) else choice.get("text")) or "")
+
+
+def _count(reply: Reply, name: str) -> int | None:
+    usage = reply.body.get("usage") if isinstance(reply.body, dict) else None
+    found = usage.get(name) if isinstance(usage, dict) else None
+    return found if type(found) is int else None

@@ -1,0 +1,194 @@
+"""Questions to an OpenAI-compatible server over HTTP, with the standard library."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from ipaddress import ip_address
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+from truetune.errors import UsageError
+
+KEY = "OPENAI_API_KEY"
+"""Environment variable of the key that is sent as a bearer token"""
+REACHED = 10.0
+"""Seconds in which a server must answer at all"""
+ANSWERED = 120.0
+"""Seconds for one answer; some servers load their model with the first"""
+LARGEST = 1 << 26
+"""Bytes of an answer that are read"""
+PASSING = frozenset({408, 429, 500, 502, 503, 504, 529})
+"""Statuses that may be better next time"""
+PATIENCE = 60.0
+"""Longest wait, in seconds, that a server may ask for"""
+
+
+class Unanswered(UsageError):
+    """No HTTP answer came."""
+
+    def __init__(self, message: str, *, late: bool) -> None:
+        super().__init__(message)
+        self.late = late
+        """Time ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server."""
+
+    root: str
+    """Its URL, without /v1"""
+    model: str | None
+    """The name to ask by; None where it has none to tell"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server said."""
+
+    status: int
+    body: Any
+    """JSON; a text where it is none"""
+    after: float | None = None
+    """Seconds that it wants to be left alone"""
+
+    @property
+    def refusal(self) -> str:
+        """Its status and message, in one line, without tags and without our key."""
+        body = self.body
+        for name in ("error", "message", "detail"):
+            body = body.get(name, body) if isinstance(body, dict) else body
+        text = re.sub(r"<[^<>]*>", " ", body) if isinstance(body, str) else str(body)
+        if self.status < 300 and isinstance(self.body, str):
+            text = f"no JSON: {text}"
+        key = os.environ.get(KEY, "").strip()
+        text = text.replace(key, "***") if len(key) >= 8 else text
+        return f"{self.status} {' '.join(text.split())[:200]}".strip()
+
+
+def server_of(url: str, model: str | None = None, *, option: str = "--serve-model") -> Server:
+    """`option` is how a user names one of several models. Raises UsageError where nothing answers at this URL."""
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise UsageError(f"{url!r} is no URL of a server: expected one like http://localhost:8000")
+    root = url.rstrip("/").removesuffix("/v1")
+    reply = asked(f"{root}/v1/models", None, REACHED)
+    if reply.status in (401, 403):
+        raise UsageError(f"{url} wants a key ({reply.refusal}): set {KEY}")
+    names = [str(entry["id"]) for entry in listed(reply.body, "data") if isinstance(entry, dict) and entry.get("id")]
+    if model is None and len(names) > 1:
+        raise UsageError(f"{url} serves {len(names)} models ({', '.join(names[:8])}): name one with {option}")
+    return Server(root, model or next(iter(names), None))
+
+
+def asked(
+    url: str,
+    content: Mapping[str, Any] | None,
+    seconds: float = ANSWERED,
+    *,
+    tries: int = 1,
+    passing: frozenset[int] = PASSING,
+    wait: Callable[[float], object] = time.sleep,
+) -> Reply:
+    """GET, or POST of JSON; again after a while where the server is busy, fails or hangs up, `tries` times in all.
+    `passing` are the statuses that may be better next time.
+
+    Redirects are not followed: the key is for the server that was named. Raises Unanswered where no HTTP answer comes.
+    """
+    for left in reversed(range(tries)):
+        pause = 0.5 * 2.0 ** (tries - 1 - left)
+        try:
+            reply = _once(url, content, seconds)
+        except Unanswered as error:
+            if not left or error.late:
+                raise
+        else:
+            pause = pause if reply.after is None else reply.after
+            if not left or reply.status not in passing or pause > PATIENCE:
+                return reply
+        wait(pause)
+    raise ValueError(f"tries={tries}")
+
+
+def listed(body: Any, name: str) -> list[Any]:
+    """The list of this name in an answer; empty where there is none."""
+    found = body.get(name) if isinstance(body, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _once(url: str, content: Mapping[str, Any] | None, seconds: float) -> Reply:
+    data = None if content is None else json.dumps(content).encode()
+    request = Request(url, data, {"Content-Type": "application/json", "Accept": "application/json", **_key()})
+    until = time.monotonic() + seconds
+    try:
+        try:
+            reply = _opener(urlsplit(url).hostname or "").open(request, timeout=seconds)
+        except HTTPError as error:
+            reply = error
+        with reply:
+            return Reply(reply.status, _body(reply, until), _after(reply.headers.get("Retry-After")))
+    except (URLError, HTTPException, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        late = isinstance(reason, TimeoutError)
+        why = f"none within {seconds:g} s" if late else str(reason) or type(reason).__name__
+        raise Unanswered(f"{url}: no answer ({why}); expected the URL of a running server, like http://localhost:8000",
+                         late=late) from None  # fmt: skip
+
+
+def _body(reply: Any, until: float) -> Any:
+    if 300 <= reply.status < 400:
+        return f"redirects to {reply.headers.get('Location')}: name that URL"
+    read = bytearray()
+    while part := reply.read1(1 << 16):
+        read += part
+        if len(read) > LARGEST:
+            raise ValueError(f"more than {LARGEST >> 20} MB")
+        if time.monotonic() > until:
+            raise TimeoutError
+    if reply.length:
+        raise ValueError(f"it broke off after {len(read):,} bytes")
+    try:
+        return json.loads(read)
+    except (ValueError, RecursionError):
+        return read.decode("utf-8", "replace")
+
+
+def _after(header: str | None) -> float | None:
+    """Retry-After: seconds, or a date (RFC 9110, 10.2.3)."""
+    if not header:
+        return None
+    try:
+        return max(
+            0.0, float(header) if header.strip().isdigit() else parsedate_to_datetime(header).timestamp() - time.time()
+        )
+    except ValueError:
+        return None
+
+
+def _key() -> dict[str, str]:
+    key = os.environ.get(KEY, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(f"{KEY} holds characters that no key has: expected printable ASCII in one line")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+class _Stay(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _opener(host: str) -> OpenerDirector:
+    """Without a proxy to this machine itself."""
+    try:
+        near = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        near = False
+    return build_opener(_Stay, *([ProxyHandler({})] if near else []))

@@ -1,0 +1,104 @@
+"""The ids that a server makes of a chat, by whatever way it has to tell them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.generation.backends.http import Reply, Server, asked, listed
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPrompt:
+    """A prompt as a server makes it."""
+
+    ids: list[int] | None
+    """None where it tells their number alone"""
+    count: int
+
+
+def prompt_of(server: Server, chat: Body) -> ServedPrompt | str:
+    """By the first way that this server has; else what it said to each.
+
+    `chat` has `messages`, and may have `tools` and `settings`, variables for the template. Raises Unanswered.
+    """
+    said = []
+    body = chat_of(server, chat)
+    for path, way in WAYS.items():
+        made = way(server.root, body)
+        if isinstance(made, ServedPrompt):
+            return made
+        said.append(f"{path}: {made.refusal}")
+    return "; ".join(said)
+
+
+def chat_of(server: Server, chat: Body) -> dict[str, Any]:
+    """The fields of a request that say what is asked."""
+    body: dict[str, Any] = {"messages": [_sent(message) for message in chat["messages"]]}
+    body |= {"model": server.model} if server.model else {}
+    body |= {"tools": list(chat["tools"])} if chat.get("tools") else {}
+    return body | ({"chat_template_kwargs": dict(chat["settings"])} if chat.get("settings") else {})
+
+
+def _tokenized(root: str, chat: Body) -> ServedPrompt | Reply:
+    """vLLM; its chats add no special tokens to those of the template."""
+    return _of_ids(asked(f"{root}/tokenize", {**chat, "add_generation_prompt": True, "add_special_tokens": False}))
+
+
+def _templated(root: str, chat: Body) -> ServedPrompt | Reply:
+    """llama.cpp's server, whose chats are tokenized with the special tokens that the vocabulary adds: the template's
+    own BOS has been taken off where it does."""
+    made = asked(f"{root}/apply-template", chat)
+    if made.status != 200 or not isinstance(made.body, dict) or not isinstance(made.body.get("prompt"), str):
+        return made
+    content = {"content": made.body["prompt"], "add_special": True, "parse_special": True}
+    return _of_ids(asked(f"{root}/tokenize", content))
+
+
+def _completed(root: str, chat: Body) -> ServedPrompt | Reply:
+    """Any other: a chat of one token. SGLang and vLLM tell the ids of its prompt where they are asked to."""
+    url, chat = f"{root}/v1/chat/completions", {**chat, "max_tokens": 1}
+    made = asked(url, {**chat, "return_prompt_token_ids": True, "return_token_ids": True})
+    if made.status in (400, 422):
+        made = asked(url, chat)
+    if made.status != 200 or not isinstance(made.body, dict):
+        return made
+    for holder in (made.body, *listed(made.body, "choices")[:1]):
+        if ids := ids_in(holder, "prompt_token_ids"):
+            return ServedPrompt(ids, len(ids))
+    usage = made.body.get("usage")
+    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return ServedPrompt(None, count) if isinstance(count, int) else made
+
+
+WAYS: dict[str, Callable[[str, Body], ServedPrompt | Reply]] = {
+    "/tokenize": _tokenized,
+    "/apply-template": _templated,
+    "/v1/chat/completions": _completed,
+}
+
+
+def ids_in(body: Any, name: str) -> list[int]:
+    """The list of ids of this name in an answer; empty where there is none."""
+    found = listed(body, name)
+    return found if all(type(id) is int for id in found) else []
+
+
+def _of_ids(reply: Reply) -> ServedPrompt | Reply:
+    ids = ids_in(reply.body, "tokens") if reply.status == 200 else []
+    return ServedPrompt(ids, len(ids)) if ids else reply
+
+
+def _sent(message: Body) -> dict[str, Any]:
+    """As the protocol has it: arguments of tool calls are JSON in a string."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"].get("arguments"))}}
+        if isinstance(call.get("function"), dict) and not isinstance(call["function"].get("arguments"), str)
+        else call
+        for call in message.get("tool_calls") or ()
+    ]
+    return {**message, "tool_calls": calls} if calls else dict(message)

@@ -1,0 +1,64 @@
+"""Pacing: measure what a token of a model costs, as its saved settings generate it."""
+
+from __future__ import annotations
+
+import copy
+import time
+from itertools import pairwise
+from typing import Any
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+
+from truetune.generation.answers import generator_of, untouched
+from truetune.generation.backends.backend import Backend
+from truetune.generation.backends.local import Local, batch_tokens
+from truetune.generation.pace import Pace
+from truetune.probe.still import still
+
+LENGTHS = (8, 256)
+TOKENS = 4
+"""That are timed at each length, behind one that is not"""
+
+
+def measure_pace(backend: Backend) -> Pace | None:
+    """A few tokens behind 8 and behind 256; None where the model is not in this process, or has not the room."""
+    if not isinstance(backend, Local):
+        return None
+    model = generator_of(backend.model)
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    lengths = LENGTHS[0], min(LENGTHS[1], (positions or LENGTHS[1] + TOKENS + 1) - TOKENS - 1)
+    if lengths[1] <= 4 * lengths[0]:
+        return None
+    with untouched(backend.model), still(), torch.no_grad():
+        model.eval()
+        _seconds(model, LENGTHS[0])
+        (short, cached), (long, _) = (_seconds(model, length) for length in lengths)
+    unused = torch.cuda.get_device_name() if torch.cuda.is_available() and model.device.type == "cpu" else None
+    return Pace(
+        short, long, lengths, cached, batch=batch_tokens(backend.model) // lengths[1],
+        beams=model.generation_config.num_beams or 1, device=model.device.type, unused=unused,
+    )  # fmt: skip
+
+
+class _Clock(StoppingCriteria):
+    """Notes when each token is there."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:
+        input_ids[0, -1].item()
+        self.times.append(time.perf_counter())
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+def _seconds(model: Any, length: int) -> tuple[float, bool]:
+    """A token behind so many, as the saved settings make it, the fastest of a few; and whether a cache is kept."""
+    settings = copy.deepcopy(model.generation_config)
+    settings.update(max_new_tokens=TOKENS + 1, min_new_tokens=TOKENS + 1, do_sample=False, eos_token_id=None,
+                    max_length=None, pad_token_id=0, return_dict_in_generate=True)  # fmt: skip
+    ids, clock = torch.ones((1, length), dtype=torch.long, device=model.device), _Clock()
+    made = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=settings,
+                          stopping_criteria=StoppingCriteriaList([clock]))  # fmt: skip
+    return min(b - a for a, b in pairwise(clock.times)), made.past_key_values is not None

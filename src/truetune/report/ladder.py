@@ -1,0 +1,51 @@
+"""The ladder of an adapter's effect, for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.report.text import many, visible
+
+if TYPE_CHECKING:
+    from truetune.serving.ladder import Ladder, Rung
+
+
+def render_ladder(ladder: Ladder, console: Console) -> None:
+    """A line for each rung, and what lost the effect."""
+    size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
+    _say(console, f"{many(ladder.prompts, 'prompt')}, {many(ladder.places, 'token')}; the adapter changes their "
+                  f"log-probabilities by {size:.3g} nats (root mean square)")  # fmt: skip
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("rung")
+    for title in ("effect there", "cosine", "max off"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for rung in ladder.rungs:
+        table.add_row(*_cells(rung))
+    console.print(table)
+    for rung in ladder.rungs:
+        if rung.note:
+            _say(console, f"{rung.name}: {rung.note}", "dim")
+    culprit = ladder.culprit
+    if culprit is None:
+        _say(console, f"the effect is the same on every rung that was measured ({ladder.seconds:.1f} s)", "bold green")
+    else:
+        _say(console, f"lost at: {culprit.name} ({ladder.seconds:.1f} s)", "bold red")
+        _say(console, f"   = help: {ladder.remedy}")
+
+
+def _cells(rung: Rung) -> tuple[Text, ...]:
+    found = rung.effect
+    style = "bold red" if found and found.lost else ""
+    name = Text(visible(rung.name), style=style)
+    if found is None:
+        return name, Text("-"), Text("-"), Text("-")
+    figures = (f"{found.kept:.1%}", f"{found.cosine:.4f}", f"{found.largest:.2g}")
+    return name, *(Text(figure, style=style) for figure in figures)
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(visible(text), style=style), soft_wrap=True)

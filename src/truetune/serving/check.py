@@ -1,0 +1,181 @@
+"""serve_check: what a server really builds and does, against the training record of its model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import Finding, in_order
+from truetune.checks.report import Subject
+from truetune.checks.rule import ServingRule
+from truetune.data.rows import read
+from truetune.errors import TruetuneError, UsageError
+from truetune.generation.backends.fields import asker, surveyed
+from truetune.generation.backends.http import server_of
+from truetune.generation.backends.opening import Options, opened
+from truetune.generation.backends.place import Place, placed
+from truetune.generation.backends.prompt_ids import chat_of
+from truetune.generation.service import Service
+from truetune.render.probes import Probes, prepared
+from truetune.render.template import Template
+from truetune.serving.behaviour import answered, refused
+from truetune.serving.client import Client
+from truetune.serving.context import context_of
+from truetune.serving.habits import repeats_of, sampling_of
+from truetune.serving.prompts import Asked, asked_of
+from truetune.serving.report import ServiceReport
+from truetune.serving.stopping import stopping_of
+from truetune.serving.strength import Own, expectations, prompts_for, strength_of
+from truetune.serving.trained import Record, Trained, record_of
+from truetune.spec.run import RunSpec
+
+LONGEST = 8192
+"""Tokens of the longest prompt that is sent unasked"""
+STRENGTH = 6
+"""Prompts whose answers are scored"""
+HABITS = 3
+"""Prompts whose answers are asked for again and again"""
+PROTOCOL = frozenset({"logprobs", "max_tokens", "stop", "n", "temperature", "seed", "top_p", "chat_template_kwargs"})
+"""Fields that a client may rely on"""
+Say = Callable[[str], object]
+
+
+def serve_check(
+    name: str,
+    endpoint: str,
+    *,
+    base: str | None = None,
+    tokenizer: str | None = None,
+    options: Options = Options(),
+    data: Sequence[str] = (),
+    count: int = 4,
+    strength: bool = True,
+    longest: int = LONGEST,
+    spec: RunSpec | None = None,
+    say: Say = str,
+    **settings: Any,
+) -> ServiceReport:
+    """Ask the server at `endpoint` for the model `name`, and compare.
+
+    `count` rows of `data` are asked besides the fixed conversations of the training record. `strength` loads the model
+    and its base on this machine. `longest` is the most tokens of the prompt that tries the context, 0 for none.
+    `settings` are those of the training that its folder does not tell. Raises UsageError where nothing answers, and
+    what `placed` and `Place.prepared` raise.
+    """
+    started = time.perf_counter()
+    place = placed(name, base=base, tokenizer=tokenizer)
+    if place.kind == "endpoint":
+        raise UsageError(f"{name}: expected the model's folder or file; the server is named with --endpoint")
+    server = server_of(endpoint, options.served_model, option="--served-model")
+    made = place.prepared(**settings)
+    record = record_of(place, made, read(data) if data else (), count=count)
+    bos = made.tokenizer.special.get("bos")
+    client = Client(server, seconds=options.timeout, concurrency=options.concurrency, bos=bos.token if bos else None)
+    spec = spec or RunSpec()
+    service = _seen(place, client, made, record, options, strength=strength, longest=longest, say=say)
+    return ServiceReport(
+        spec=spec,
+        subjects=(Subject("server", server.root, tuple(_facts(place, client, record).items())),),
+        findings=findings_of(service, spec),
+        seconds=time.perf_counter() - started,
+        service=service,
+    )
+
+
+def findings_of(service: Service, spec: RunSpec) -> tuple[Finding, ...]:
+    """What the rules that `spec` selects find in a service."""
+    rules = [rule for rule in choose(spec.select, spec.ignore, "serving") if issubclass(rule, ServingRule)]
+    return in_order(finding for rule in rules for finding in rule(service).findings())
+
+
+def _facts(place: Place, client: Client, record: Record) -> dict[str, str]:
+    return {"model": client.server.model or place.name, "against": place.name, "training record": record.source}
+
+
+def _seen(
+    place: Place, client: Client, made: Probes, record: Record, options: Options, *, strength: bool, longest: int,
+    say: Say,
+) -> Service:  # fmt: skip
+    chats = [trained for trained in record.prompts if trained.messages]
+    if not chats:
+        raise UsageError(f"{place.name}: no chat of its training record can be asked: it has no chat template")
+    notes = [*record.notes]
+    under = _base_template(place, made)
+    say(f"asking for {len(chats)} prompts")
+    asked = asked_of(client.server, chats, made, under, client.concurrency)
+    taken = [one.trained for one in asked if not refused(one)]
+    if not taken:
+        raise UsageError(f"{client.server.root} refuses all {len(chats)} chats ({asked[0].compared.refused}): name the "
+                         "model with --served-model")  # fmt: skip
+    plain = sorted(taken, key=lambda trained: (bool(trained.tools), not trained.of_data))[:HABITS]
+    say("asking the same thing again and again")
+    repeats = repeats_of(client, plain)
+    repeatable = repeats is not None and not repeats.alone_differ
+    if repeatable:
+        say("comparing answers")
+        asked, more = answered(client, asked, made, under)
+        notes += more
+    own, found, more = _strength(place, client, made, record, options, say) if strength else (Own((), ()), None, [])
+    expected = list(expectations(own))
+    say("looking at stops, sampling and context")
+    return Service(
+        url=client.server.root,
+        model=client.server.model,
+        prompts=tuple(one.compared for one in asked),
+        stopping=stopping_of(client, record, made, expected, plain),
+        sampling=sampling_of(client, plain, made.tokenizer.generation_config, repeatable=repeatable),
+        repeats=repeats,
+        context=_context(client, place, made, asked, longest),
+        strength=found,
+        ignored=_ignored(client, plain[0]),
+        notes=tuple(dict.fromkeys([*notes, *more])),
+    )
+
+
+def _strength(
+    place: Place, client: Client, made: Probes, record: Record, options: Options, say: Say
+) -> tuple[Own, Any, list[str]]:
+    """Raises nothing for a model that can't be loaded: that is a note."""
+    endpoint = placed(client.server.root, tokenizer=str(place.tokenizer))
+    served = replace(options, backend="server", served_model=client.server.model, route="completions")
+    stops = frozenset(id for _, id in record.stops)
+    prompts = prompts_for(record.prompts, STRENGTH)
+    try:
+        with opened(endpoint, made.tokenizer, served) as server:
+            return strength_of(place, server, client, prompts, made.tokenizer, options, stops, say)
+    except TruetuneError as error:
+        return Own((), ()), None, [f"how much of the training is served was not measured: {error}"]
+
+
+def _context(client: Client, place: Place, made: Probes, asked: Sequence[Asked], longest: int) -> Any:
+    one = min((one.trained for one in asked), key=lambda trained: (len(trained.messages), len(trained.ids)))
+    positions = made.tokenizer.model_config.get("max_position_embeddings")
+    return context_of(
+        client, one, positions=positions if isinstance(positions, int) else None,
+        longest_trained=place.spec().max_length, longest=longest,
+        encode=lambda text: made.tokenizer.backend.encode(text, add_special_tokens=False).ids,
+    )  # fmt: skip
+
+
+def _ignored(client: Client, trained: Trained) -> tuple[str, ...]:
+    """Fields of the protocol that have no effect."""
+    ask = asker(f"{client.server.root}/v1/chat/completions", client.seconds)
+    seen = surveyed(ask, chat_of(client.server, trained.chat), settings=trained.settings or None)
+    return tuple(one.name for one in seen if one.verdict == "ignored" and one.name in PROTOCOL)
+
+
+def _base_template(place: Place, made: Probes) -> Probes | None:
+    """The probes with the template of the base model, where it has another one."""
+    if place.base is None:
+        return None
+    try:
+        own = prepared(RunSpec(tokenizer=str(place.base)))
+    except TruetuneError:
+        return None
+    if own.template is None or made.template is None or own.template.source == made.template.source:
+        return None
+    return replace(made, template=Template(own.template.source, made.template.special, name="base"),
+                   tool_template=None)  # fmt: skip

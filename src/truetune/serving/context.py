@@ -1,0 +1,81 @@
+"""Context: how long a prompt a server takes, and what it does with a longer one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.generation.service import Context
+from truetune.serving.client import GREEDY, Client, Said
+from truetune.serving.trained import Trained
+
+MORE = 64
+"""Tokens by which a prompt is longer than the context that the server tells"""
+USUAL = 2048
+"""Tokens of a long prompt where neither the training nor the server says a length"""
+WORD = "lighthouse "
+BEGINNINGS = ("The first word is apple.", "Das erste Wort ist Birne.")
+TOLD = (
+    ("/v1/models", ("data", 0, "max_model_len")),
+    ("/v1/models", ("data", 0, "meta", "n_ctx")),
+    ("/props", ("default_generation_settings", "n_ctx")),
+    ("/get_server_info", ("context_length",)),
+    ("/get_model_info", ("context_length",)),
+)
+"""Where vLLM, llama.cpp and SGLang tell it: the path, and the place in its answer"""
+
+
+def context_of(
+    client: Client, trained: Trained, *, positions: int | None, longest_trained: int | None, longest: int,
+    encode: Any,
+) -> Context:  # fmt: skip
+    """`trained` is a prompt of one turn, `longest` the most tokens that are sent (0: none)."""
+    told = told_by(client)
+    known = Context(told, positions, longest_trained)
+    wanted = told + MORE if told is not None else min(longest_trained or positions or USUAL, positions or USUAL)
+    if wanted > longest:
+        return known
+    one, other = (_long(trained, beginning, wanted, encode) for beginning in BEGINNINGS)
+    sent = len(encode(one["messages"][-1]["content"]))
+    said = client.chat(one, 1, **GREEDY, logprobs=True)
+    if said.refusal:
+        return Context(told, positions, longest_trained, sent, None, said.refusal)
+    return Context(told, positions, longest_trained, sent, said.read, "",
+                   _tells(client, trained, said, client.chat(other, 1, **GREEDY, logprobs=True), encode))  # fmt: skip
+
+
+def told_by(client: Client) -> int | None:
+    """The context length that the server tells, in tokens."""
+    for path, place in TOLD:
+        found = client.get(path)
+        if path == "/v1/models":
+            found = _own(found, client.server.model)
+            place = place[2:]
+        for name in place:
+            found = found.get(name) if isinstance(found, dict) else None
+        if type(found) is int and found > 0:
+            return found
+    return None
+
+
+def _own(listed: Any, model: str | None) -> Any:
+    """The entry of the model that is asked."""
+    entries = listed.get("data") if isinstance(listed, dict) else None
+    entries = entries if isinstance(entries, list) else []
+    return next((one for one in entries if isinstance(one, dict) and model in (None, one.get("id"))), None)
+
+
+def _long(trained: Trained, beginning: str, tokens: int, encode: Any) -> dict[str, Any]:
+    """A chat whose last message alone has so many tokens, or some more."""
+    words = 8 * tokens // len(encode(WORD * 8)) + 8
+    text = f"{beginning} {WORD * words}{trained.messages[-1]['content']}"
+    return {**trained.chat, "messages": [*trained.messages[:-1], {**trained.messages[-1], "content": text}]}
+
+
+def _tells(client: Client, trained: Trained, one: Said, other: Said, encode: Any) -> bool | None:
+    """Does the answer depend on the beginning? None where it does not do so in a short prompt either."""
+    if not one.steps or not other.steps:
+        return None
+    short = [client.chat(_long(trained, beginning, 16, encode), 1, **GREEDY, logprobs=True) for beginning in BEGINNINGS]
+    if any(said.refusal or not said.steps for said in short) or short[0].steps[0] == short[1].steps[0]:
+        return None
+    return one.steps[0] != other.steps[0]

@@ -1,0 +1,19 @@
+"""The report of a serve-check."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from truetune.checks.report import Report
+from truetune.generation.service import Service
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceReport(Report):
+    """What a server was seen to do, and what is wrong with it."""
+
+    service: Service
+
+    def more(self) -> dict[str, Any]:
+        return {"service": asdict(self.service)}

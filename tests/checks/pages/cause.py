@@ -1,0 +1,47 @@
+"""Blocks that are what is known of a finished model.
+
+The blocks are YAML: `look` and `base` are looks as in the blocks on answers, without a step; the rest are the fields of
+Inquest, tokens by their text alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.checks.pages.answers import look
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.generation.inquest import Effect, Inquest, Parted, Stopping, Token
+from truetune.generation.looks import Watched
+
+PARTS: dict[str, Any] = {"stopping": Stopping, "base_stopping": Stopping, "effect": Effect}
+
+
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """Look at what a block describes with this rule alone."""
+    return tuple(rule(inquest(yaml.safe_load(text))).findings())
+
+
+def inquest(example: dict[str, Any]) -> Inquest:
+    """What a block describes."""
+    known = {name: value for name, value in example.items() if name not in ("look", "base")}
+    for name, kind in PARTS.items():
+        if name in known:
+            known[name] = kind(**({"references": 8} if kind is Stopping else {}) | known[name])
+    for name in ("trained", "served"):
+        known[name] = tuple(map(_token, known.get(name, ())))
+    known["pad"] = _token(known["pad"]) if "pad" in known else None
+    known["parted"] = tuple(Parted(**one) for one in known.get("parted", ()))
+    known["prompts"] = tuple(known.get("prompts", ()))
+    return Inquest(_watched(example.get("look", {})), _watched(example["base"]) if "base" in example else None, **known)
+
+
+def _watched(described: dict[str, Any]) -> Watched:
+    return Watched((look(0, **{"stopped": 8} | described),), finished=True)
+
+
+def _token(text: str) -> Token:
+    return Token(text, 100 + sum(map(ord, text)))

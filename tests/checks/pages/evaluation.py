@@ -1,0 +1,79 @@
+"""Blocks that are what was measured on held-out rows.
+
+The blocks are YAML with the fields of Evaluated: `losses` by source (a mean, or mean, low, high), `stops` (fields of
+Stops, `expected` with its bounds), `other: base` or another name, `changes` by source (difference, low, high, p),
+`agreements`, `seen` (`seen` and `unseen` as mean, low, high), `method`, `skipped`; the name of a `parser`, with the
+`golds` that it is tried on and a model's `answers` to them. What is not said is as with a good model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.evaluation.parser_proof import after_answers, proof_of
+from truetune.evaluation.statistics import mcnemar
+from truetune.generation.evaluated import Agreement, Change, Evaluated, Loss, Measured, Seen, Stops
+from truetune.generation.parsers import parser_of
+from truetune.generation.proven import ParserProof
+
+
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """Look at what a block describes with this rule alone."""
+    return tuple(rule(evaluated(yaml.safe_load(text))).findings())
+
+
+def evaluated(example: dict[str, Any]) -> Evaluated:
+    """What a block describes."""
+    given, rows = dict(example), example.get("rows", 20)
+    losses = tuple(loss(source, rows, mean) for source, mean in given.pop("losses", {}).items())
+    model = Measured("tuned", losses, stops(rows, **given.pop("stops", {})))
+    other = given.pop("other", None)
+    made: dict[str, Any] = {
+        "rows": rows,
+        "model": model,
+        "other": other and Measured(other),
+        "is_base": other == "base",
+        "changes": tuple(Change(source, rows, *found) for source, found in given.pop("changes", {}).items()),
+        "agreements": tuple(
+            Agreement(**found, p=mcnemar(found["only_this"], found["only_other"]))
+            for found in given.pop("agreements", ())
+        ),
+        "seen": seen(rows, **given.pop("seen")) if "seen" in given else None,
+        "parser": proof(given.pop("parser"), given.pop("golds"), given.pop("answers", None))
+        if "golds" in given
+        else None,
+    }
+    return Evaluated(**{**given, **made})
+
+
+def loss(source: str, rows: int, mean: Any) -> Loss:
+    """A mean, or (mean, low, high)."""
+    mean, low, high = mean if isinstance(mean, list) else (mean, 0.9 * mean, 1.1 * mean)
+    return Loss(source, 40 * rows, rows, mean, low, high)
+
+
+def stops(rows: int, expected: Any = (0.98, 0.9, 1.05), mean: float = 0.93, **fields: Any) -> Stops:
+    """Of answers with one end each."""
+    ratio, low, high = expected
+    good = {"ends": rows, "rows": rows, "median": mean, "likely": rows if mean > 0.5 else 0, "inside": 40 * rows,
+            "inside_mean": 0.001, "false": 0, "largest": 0.2, "error": 0.01}  # fmt: skip
+    return Stops(**{**good, "mean": mean, "expected": ratio, "low": low, "high": high, **fields})
+
+
+def seen(of: int, rows: int, **losses: Any) -> Seen:
+    """Rows that were trained on, and the losses of them and of the others."""
+    counts = {"seen": rows, "unseen": of - rows}
+    made = {name: loss("all", counts[name], mean) for name, mean in losses.items()}
+    return Seen(rows, of, **made, example=("held.jsonl", 3) if rows else None)
+
+
+def proof(name: str, golds: list[str], answers: list[str] | None) -> ParserProof:
+    """The parser, tried."""
+    parse = parser_of(name)
+    found = proof_of(parse, golds, name=name, seconds=0.2)
+    return found if answers is None else after_answers(found, parse, golds, answers)

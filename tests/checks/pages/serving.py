@@ -1,0 +1,34 @@
+"""Blocks that are what a server was seen to do: YAML with the parts of Service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import Rule
+from truetune.generation.service import Compared, Context, Ending, Repeats, Sampling, Service, Stopping, Strength
+
+PARTS: dict[str, Any] = {"sampling": Sampling, "repeats": Repeats, "context": Context, "strength": Strength}
+
+
+def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """Look at what a block describes with this rule alone."""
+    return tuple(rule(service(yaml.safe_load(text))).findings())
+
+
+def service(example: dict[str, Any]) -> Service:
+    """What a block describes."""
+    parts = {name: PARTS[name](**_tuples(example[name])) for name in PARTS if name in example}
+    prompts = tuple(Compared(**{"same": None, **prompt}) for prompt in example.get("prompts", ()))
+    stopping = example.get("stopping")
+    if stopping is not None:
+        endings = tuple(Ending(**ending) for ending in stopping.get("endings", ()))
+        parts["stopping"] = Stopping(**{**_tuples(stopping), "endings": endings})
+    return Service("http://localhost:8000", prompts=prompts, ignored=tuple(example.get("ignored", ())), **parts)
+
+
+def _tuples(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

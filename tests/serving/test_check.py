@@ -1,0 +1,162 @@
+"""serve-check against the real `transformers serve`, with a right model and with wrong ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.generation.serving import tiny_folder, transformers_serve  # noqa: F401
+from truetune.checks.findings import Finding
+from truetune.cli.serving import serve_check as command
+from truetune.errors import UsageError
+from truetune.generation.backends.http import Server
+from truetune.generation.backends.opening import Options
+from truetune.generation.backends.place import placed
+from truetune.generation.service import Service
+from truetune.serving.behaviour import answered
+from truetune.serving.check import findings_of, serve_check
+from truetune.serving.client import Client
+from truetune.serving.habits import repeats_of, sampling_of
+from truetune.serving.prompts import asked_of
+from truetune.serving.trained import Record, record_of
+from truetune.spec.run import RunSpec
+
+ALPACA = (
+    "{% for m in messages %}{% if m.role == 'user' %}### Instruction:\n{{ m.content }}\n\n"
+    "{% elif m.role == 'assistant' %}### Response:\n{{ m.content }}\n\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}### Response:\n{% endif %}"
+)
+SYSTEM = "{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}"
+CHOSEN = ("1 turn", "2 turns", "2 turns, system", "2 turns, tools")
+Change = Callable[[str], str]
+Copy = Callable[[str, Change], Path]
+
+
+@pytest.fixture
+def copy(tiny_folder: Path, tmp_path: Path) -> Copy:  # noqa: F811
+    """A copy of the tiny model's folder in which a file is another."""
+
+    def changed(file: str, change: Change) -> Path:
+        shutil.copytree(tiny_folder, tmp_path / "served")
+        path = tmp_path / "served" / file
+        path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+        return tmp_path / "served"
+
+    return changed
+
+
+def setting(**values: Any) -> Change:
+    return lambda text: json.dumps({**json.loads(text), **values})
+
+
+def client_of(url: str, served: Path) -> Client:
+    return Client(Server(url, str(served)), seconds=60, concurrency=2, bos=None)
+
+
+def record(folder: Path) -> tuple[Any, Record]:
+    place = placed(str(folder))
+    made = place.prepared()
+    return made, record_of(place, made)
+
+
+def prompts(url: str, folder: Path, served: Path) -> tuple[Service, tuple[Finding, ...]]:
+    """What is found in a few of the prompts."""
+    made, found = record(folder)
+    chosen = [trained for trained in found.prompts if trained.name in CHOSEN]
+    client = client_of(url, served)
+    asked, notes = answered(client, asked_of(client.server, chosen, made, None), made, None)
+    service = Service(url, prompts=tuple(one.compared for one in asked), notes=tuple(notes))
+    return service, findings_of(service, RunSpec())
+
+
+def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  # noqa: F811
+    options = Options(served_model=str(tiny_folder), concurrency=2)
+    report = serve_check(str(tiny_folder), transformers_serve, options=options, longest=600)
+    service = report.service
+    assert [finding for finding in report.findings if finding.severity != "info"] == []
+    assert [(prompt.same, prompt.by) for prompt in service.prompts] == [(True, "answers")] * 17
+    assert service.repeats is not None and not service.repeats.alone_differ + service.repeats.together_differ
+    assert service.sampling is not None and service.sampling.samples is False
+    assert service.stopping is not None and {ending.finish for ending in service.stopping.endings} == {"stop"}
+    assert service.context is not None and service.context.counted is not None and service.context.sent is not None
+    assert service.context.counted >= service.context.sent >= 512
+    assert {"logprobs", "n"} <= {*service.ignored}
+
+
+@pytest.mark.parametrize(("change", "message", "case"), [
+    (lambda _: ALPACA, "it is written in the format of Alpaca; the server answers as it does to that prompt",
+     r"served '### Instruction:\nWhere is the lighthouse?"),
+    (lambda text: text.replace("if add_generation_prompt", "if false"), "the generation prompt is missing at its end",
+     r"the server leaves out '<|im_start|>assistant\n'"),
+    (lambda text: SYSTEM + text, "a fixed text of 9 tokens, such as a system prompt, is put in", "tokens on the server"),
+], ids=["alpaca", "no generation prompt", "a system prompt"])  # fmt: skip
+def test_another_template(
+    transformers_serve: str, tiny_folder: Path, copy: Copy, change: Change, message: str, case: str  # noqa: F811
+) -> None:
+    _, (finding,) = prompts(transformers_serve, tiny_folder, copy("chat_template.jinja", change))
+    assert (finding.code, finding.severity, finding.count, finding.total) == ("TT962", "error", 4, 4)
+    assert message in finding.message
+    assert case in finding.cases[0].text
+
+
+def test_another_text_of_the_same_length(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+    """The number of tokens says that all is well; the answers do not."""
+    served = copy("chat_template.jinja", lambda text: text.replace("'<|im_start|>assistant\\n'", "'<|im_start|>user\\n'"))
+    service, (finding,) = prompts(transformers_serve, tiny_folder, served)
+    assert {prompt.by for prompt in service.prompts if prompt.same is False} == {"answers"}
+    assert (finding.code, finding.severity) == ("TT961", "error")
+
+
+def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+    served = copy("generation_config.json", setting(eos_token_id=5))
+    options = Options(served_model=str(served), concurrency=2)
+    found = CliRunner().invoke(
+        command, [str(tiny_folder), "--endpoint", transformers_serve, "--served-model", str(served), "--longest", "0",
+                  "--format", "json"], standalone_mode=False, catch_exceptions=False,
+    )  # fmt: skip
+    assert found.return_value == 1 and options.served_model
+    report = json.loads(found.stdout)
+    finding = report["findings"][0]
+    assert (finding["code"], finding["count"], finding["total"]) == ("TT964", 6, 6)
+    assert "the server does not stop at <|im_end|> (3)" in finding["message"]
+    assert "the model stops after" in finding["cases"][0]["text"]
+    assert len(report["service"]["prompts"]) == 17
+
+
+def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+    generation = {"do_sample": True, "temperature": 50.0, "repetition_penalty": 8.0}
+    client = client_of(transformers_serve, copy("generation_config.json", setting(**generation)))
+    _, found = record(tiny_folder)
+    sampling = sampling_of(client, found.prompts[:1], generation, repeatable=True)
+    codes = [(f.code, f.severity) for f in findings_of(Service("", sampling=sampling), RunSpec())]
+    assert codes == [("TT966", "warning"), ("TT965", "info")]
+    assert sampling.settings == ("temperature 50.0", "repetition_penalty 8.0")
+
+
+def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
+    """A server that takes the temperature away samples what should be greedy."""
+    client = client_of(transformers_serve, copy("generation_config.json", setting(do_sample=True, temperature=50.0)))
+    chat = client.chat
+    client.chat = lambda asked, tokens, **fields: chat(asked, tokens)  # type: ignore[method-assign]
+    _, found = record(tiny_folder)
+    repeats = repeats_of(client, found.prompts[:1])
+    (finding,) = findings_of(Service("", repeats=repeats), RunSpec())
+    assert (finding.code, finding.severity) == ("TT967", "warning")
+
+
+@pytest.mark.parametrize(("endpoint", "served", "message"), [
+    ("http://127.0.0.1:9", None, "no answer"),
+    ("localhost", None, "is no URL of a server"),
+    (None, "no/such/model", "refuses all 17 chats"),
+])  # fmt: skip
+def test_no_such_server(
+    transformers_serve: str, tiny_folder: Path, endpoint: str | None, served: str | None, message: str  # noqa: F811
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        serve_check(str(tiny_folder), endpoint or transformers_serve, options=Options(served_model=served))
