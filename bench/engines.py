@@ -25,11 +25,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 ROOT = Path(__file__).parent.parent
-STARTED = 240.0
+STARTED = 600.0
 """Seconds in which a server must be up"""
 BROKEN = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
 LENGTH = 2048
@@ -163,8 +163,11 @@ def running(command: Sequence[str], log: Path) -> Iterator[str | None]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
+    environment = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", **os.environ}
     with log.open("w") as out:
-        process = subprocess.Popen([part.replace("{port}", port) for part in command], stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [part.replace("{port}", port) for part in command], stdout=out, stderr=out, env=environment
+        )
     try:
         await_up(f"http://localhost:{port}", process, log)
         yield f"http://localhost:{port}"
@@ -179,6 +182,8 @@ def await_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         try:
             with urlopen(f"{url}/v1/models", timeout=5):
                 return
+        except HTTPError:
+            return
         except (URLError, OSError):
             time.sleep(0.5)
     raise SystemExit(f"{url} is not up:\n{log.read_text()[-2000:]}")
@@ -193,7 +198,7 @@ def asked_apart(python: str, what: str, asked: Mapping[str, Any], work: Path) ->
     command = [python, "-m", "bench.engines", f"--{what}", str(question), str(reply)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode or not reply.is_file():
-        raise RuntimeError((done.stderr or done.stdout).strip().splitlines()[-1:])
+        raise RuntimeError((done.stderr or done.stdout).strip().rpartition("\n")[2])
     return json.loads(reply.read_text(encoding="utf-8"))
 
 
@@ -218,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="a regular expression: only engines of such a name")
     parser.add_argument("--break-template", action="store_true")
     parser.add_argument("--wrong", metavar="MODEL")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="replies are put there, and not asked for again")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
@@ -239,6 +245,10 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
     for engine in engines(given, served):
         if replies and not re.search(given.only, engine.name):
             continue
+        kept = given.keep and given.keep / f"{engine.name}.json"
+        if kept and kept.is_file():
+            replies[engine.name] = json.loads(kept.read_text(encoding="utf-8"))
+            continue
         print(f"{engine.name} ...", file=sys.stderr, flush=True)
         try:
             with running(engine.serve, work / "server.log") as url:
@@ -249,6 +259,9 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
                 }, work)  # fmt: skip
         except (RuntimeError, SystemExit) as error:
             replies[engine.name] = {"failed": str(error)}
+        else:
+            if kept:
+                kept.write_text(json.dumps(replies[engine.name]), encoding="utf-8")
     reference = replies["transformers"]
     if "failed" in reference:
         raise SystemExit(f"the reference fails: {reference['failed']}")
@@ -278,11 +291,8 @@ def made_prompts(given: argparse.Namespace, out: Path) -> list[Any]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     from bench.engines_agree import HEAD, line
 
-    lines = [*HEAD, *map(line, rows), ""]
-    for row in rows:
-        for note in row["notes"]:
-            lines.append(f"- {row['name']}: {note}")
-    return "\n".join(lines)
+    notes = [f"- {row['name']}: {note}" for row in rows for note in row["notes"]]
+    return "\n".join([*HEAD, *map(line, rows), "", *notes])
 
 
 def worker(what: str, question: str, reply: str) -> None:

@@ -72,8 +72,8 @@ def _answers(backend: Any, prompts: Sequence[Any], probes: Any, asked: Any) -> N
     plain = [replace(prompt, reference_ids=()) for prompt in prompts]
     decoding = Decoding(stops, asked.limit)
     lengths = sorted(len(prompt.ids) for prompt in prompts)
-    print(f"{len(prompts)} prompts of {lengths[0]} to {lengths[-1]} tokens (median {statistics.median(lengths):.0f}), at "
-          f"most {asked.limit} new ones, {asked.threads} threads")  # fmt: skip
+    print(f"{len(prompts)} prompts of {lengths[0]} to {lengths[-1]} tokens (median {statistics.median(lengths):.0f}), "
+          f"at most {asked.limit} new ones, {asked.threads} threads")  # fmt: skip
     print(f"{'':<8} {'tokens':>7} {'seconds':>8} {'tokens/s':>9} {'tokens/cpu s':>13}")
     ratios: list[tuple[float, float]] = []
     for _ in range(asked.rounds):
@@ -129,12 +129,10 @@ def _scores(prompts: Sequence[Any], probes: Any) -> None:
 
 
 def _tokens(backend: Any) -> None:
-    from truetune.generation.pacing import measure_pace
-
     print(f"{'':<12}" + "".join(f"behind {length:<6}" for length in LENGTHS) + "ratio")
     for name, cached in (("with cache", True), ("no cache", False)):
         backend.model.generation_config.use_cache = cached
-        pace = measure_pace(backend)
+        pace = backend.pace()
         print(f"{name:<12}{pace.short * 1e3:7.0f} ms   {pace.long * 1e3:7.0f} ms   {pace.growth:.1f}")
     backend.model.generation_config.use_cache = True
 

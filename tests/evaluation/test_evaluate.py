@@ -169,6 +169,12 @@ def test_a_backend_that_can_not_score(model: Path, held: Path, monkeypatch: pyte
     assert not names(report)
 
 
+def test_tasks_need_their_package(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="pip install lm-eval"):
+        evaluate(str(model), tasks=["arc_easy"])
+
+
 def test_another_vocabulary_is_refused(model: Path, held: Path, tmp_path: Path) -> None:
     odd = saved(tmp_path / "odd")
     body = (odd / "tokenizer.json").read_text()
@@ -187,10 +193,18 @@ def test_another_vocabulary_is_refused(model: Path, held: Path, tmp_path: Path) 
 
 def test_the_command(model: Path, other: Path, held: Path, tmp_path: Path) -> None:
     given = [str(model), "--data", str(held), "--against", str(other), "--answers", "2", "--max-new-tokens", "4"]
-    done = CliRunner().invoke(command, given, standalone_mode=False)
+    done = CliRunner().invoke(command, [*given, "--verbose"], standalone_mode=False)
     assert done.exception is None
     assert done.return_value == 1
-    for part in ("loss by source", "stop token", "against", "ends expected", "stopping-is-not-calibrated", "answers"):
+    for part in (
+        "loss by source",
+        "stop token",
+        "against",
+        "ends expected",
+        "stopping-is-not-calibrated",
+        "answers",
+        "P(stop) from",
+    ):
         assert part in done.output
     out = tmp_path / "report.json"
     done = CliRunner().invoke(command, [*given[:3], "--format", "json", "-o", str(out)], standalone_mode=False)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.answering import LIMIT
+from tests.auditing import tiny
+from tests.evaluation.answering import LIMIT, written
 from tests.evaluation.test_sample import ran
 from truetune.errors import UsageError
 from truetune.evaluation.following import follow
@@ -55,8 +56,15 @@ def test_checkpoints_are_asked_as_they_appear(right: Path, broken: Path, rows: P
     again: list[str] = []
     assert followed(run, rows, again, diagnose=False).findings == report.findings
     assert [line.partition("(")[2] for line in again] == ["asked before)"] * 2
+    shutil.rmtree(run / "checkpoint-4")
+    assert followed(run, rows, []).notes == ("the checkpoint of step 4 is gone: it can't be asked why",)
     with pytest.raises(UsageError, match=r"other questions.*max_new_tokens"):
         followed(run, rows, [], max_new_tokens=8)
+    other = written(tmp_path / "rows.jsonl", tiny.chats(3, turns=2))
+    asked = tmp_path / "run-sampled" / "asked.json"
+    asked.write_text(asked.read_text().replace(str(rows), str(other)))
+    with pytest.raises(UsageError, match="the rows have changed"):
+        followed(run, other, [])
 
 
 def test_what_was_interrupted_goes_on(right: Path, rows: Path, tmp_path: Path) -> None:

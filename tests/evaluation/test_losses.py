@@ -12,11 +12,18 @@ import pytest
 import truetune
 from tests.auditing import tiny
 from tests.evaluation.held import examples, one_by_one, probes_of, saved, write
+from truetune.evaluation.evaluate import evaluate
 from truetune.evaluation.losses import BAD, KINDS, changes, losses, row_losses
 from truetune.generation import forced
 from truetune.generation.evaluated import FIRST, WHOLE
 from truetune.render.rendering import Source
 from truetune.training.watch.losses import NAMES
+
+THINKING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' and loop.last %}<think>{{ m.reasoning_content }}</think>\n{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +59,23 @@ def test_every_supervised_token_counts_once(model: Any, tmp_path: Path) -> None:
     assert np.allclose(table.sums[:, parts].sum(1), table.sums[:, -1])
     single = examples(path, history="single")
     assert sum(int(document.supervised.sum()) for document in single.documents) == whole.sum()
+
+
+def test_turns_that_serving_sees_otherwise_are_examples_of_their_own(model: Any, tmp_path: Path) -> None:
+    """Reasoning of earlier turns is not rendered: each turn is measured as it was answered."""
+    template = tmp_path / "thinking.jinja"
+    template.write_text(THINKING)
+    rows = tiny.chats(4, turns=3)
+    for row in rows:
+        for message in row["messages"][1::2]:
+            message["reasoning_content"] = "Let me count."
+    held = examples(write(tmp_path, rows), template=str(template))
+    assert len(held.documents) == 12
+    table = row_losses(held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3]))
+    stop, thought = (table.counts[:, KINDS.index(kind)] for kind in (Source.STOP.label, Source.REASONING.label))
+    assert stop.tolist() == [3] * 4
+    assert len(table.rows) == 4
+    assert (thought >= 3 * 3).all()
 
 
 def test_a_mean_is_over_tokens_and_an_interval_over_rows(model: Any, tmp_path: Path) -> None:
@@ -119,15 +143,9 @@ def test_training_logs_the_same_loss(tmp_path: Path) -> None:
         training={"dtype": "float32", "max_steps": 3, "lora": {"r": 4}, "per_device_eval_batch_size": 3},
         out=tmp_path / "out",
     )  # fmt: skip
-    from truetune.generation.backends.opening import opened
-    from truetune.generation.backends.place import placed
-
-    place = placed(str(done.folder))
-    documents = examples(held, max_length=256).documents
-    with opened(place, place.prepared().tokenizer) as backend:
-        scored = backend.score([document.ids.tolist() for document in documents])
-    assert scored is not None
-    found = losses(row_losses(documents, scored))[0]
-    assert found.mean == pytest.approx(
-        json.loads((done.folder / "run.json").read_text())["losses"]["held_out"], abs=1e-4
-    )
+    found = evaluate(str(done.folder)).evaluated
+    assert found is not None
+    recorded = json.loads((done.folder / "run.json").read_text())["losses"]["held_out"]
+    assert found.model.losses[0].mean == pytest.approx(recorded, abs=1e-4)
+    assert found.seen is not None
+    assert found.seen.rows == len(found.skipped) == 0

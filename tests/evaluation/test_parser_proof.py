@@ -1,4 +1,4 @@
-"""Parsers that are right pass the proof in silence; wrong ones, each as it was met in the wild, are told, with examples."""
+"""Parsers that are right pass the proof in silence; wrong ones, as they are met in the wild, are told with examples."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def test_right_answers_that_are_not_read_are_told() -> None:
 
 
 @pytest.mark.parametrize(("text", "kind", "value"), [
-    ("3 + 4 = 7\n#### 7", "number", "7"), ("The final answer is $1,234.50.", "number", "1234.5"), ("-3", "number", "-3"),
+    ("3 + 4 = 7\n#### 7", "number", "7"), ("The final answer is $1,234.50.", "number", "1234.5"),
+    ("-3", "number", "-3"),
     ("So \\boxed{\\text{B}}", "letter", "B"), ("Answer: (C)", "letter", "C"), ("B) Paris", "letter", "B"),
     ("The answer is A because it is.", "letter", "A"), ("A lighthouse on a cliff by the sea", None, None),
     ("3 apples", "number", "3"), ("Not spam.", "word", "not spam"), ("答案是B", "letter", "B"),
@@ -185,4 +186,4 @@ def test_real_tool_calls() -> None:
     calls = [turn["value"] for row in rows for turn in row["conversations"] if turn["from"] == "function_call"]
     assert len(calls) > 100
     assert told(proof_of(parser_of("json"), calls, name="json")) == {}
-    assert set(told(proof_of(parser_of(r"regex:\{(.*?)\}"), calls, name="to the first brace"))) == {"TT955"}
+    assert set(told(proof_of(str.strip, calls, name="as text"))) == {"TT955"}

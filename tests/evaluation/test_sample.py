@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -22,6 +23,8 @@ from truetune.evaluation.report import SampleReport
 from truetune.evaluation.sample import sample
 from truetune.generation.backends.local import Local
 from truetune.generation.backends.place import placed
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
 
 
 def asked(model: Path, rows: Path, **given: Any) -> SampleReport:
@@ -100,9 +103,12 @@ def test_the_command_draws_saves_and_exits(right: Path, broken: Path, rows: Path
     assert [json.loads(line)["verdict"] for line in saved.read_text().splitlines()] == ["stops"] * 4
     assert "Findings" in page.read_text()
     done = ran(broken, "--data", rows, "--max-new-tokens", LIMIT, "--format", "json", "-o", out, "--no-diagnose",
-               "--save", tmp_path / "samples.parquet", "--min-success", 0.5)  # fmt: skip
+               "--save", tmp_path / "samples.parquet", "--min-success", 0.5, "--ignore", "TT08")  # fmt: skip
     assert done.return_value == 1
-    found = json.loads(out.read_text())["sample"]
+    document = json.loads(out.read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert document["findings"] == []
+    found = document["sample"]
     assert (found["verdicts"], found["success"]["good"]) == ({"runs on": 8}, 0)
     assert pq.read_table(tmp_path / "samples.parquet").num_rows == 8
 

@@ -52,6 +52,13 @@ def test_bootstrap_of_one_row_has_no_interval() -> None:
         bootstrap([], [])
 
 
+def test_what_is_no_number_has_no_interval() -> None:
+    assert bootstrap([1.0, np.inf, 2.0]) == (np.inf, None, None)
+    difference, low, high, p = paired([1.0, np.nan], [1.0, 2.0])
+    assert np.isnan([difference, p]).all()
+    assert low is high is None
+
+
 def test_bootstrap_weighs_tokens_and_not_rows() -> None:
     found = bootstrap([10.0, 1.0], [1, 99])
     assert found.mean == pytest.approx(0.11)

@@ -84,3 +84,10 @@ def test_nothing_is_told_where_nothing_can_be(documents: tuple[Document, ...], s
     else:
         bare = tuple(d._replace(supervised=d.supervised & (d.source != Source.STOP)) for d in documents)
         assert calibration(bare, scored(bare, 0.9, 0.1), {STOP}) is None
+
+
+def test_chances_that_are_no_numbers_are_not_hidden(documents: tuple[Document, ...]) -> None:
+    found = calibration(documents, scored(documents, float("nan"), 0.1), {STOP})
+    assert found is not None
+    assert np.isnan([found.mean, found.expected]).all()
+    assert found.likely == 0

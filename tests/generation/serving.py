@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from tests.auditing import tiny
 
-STARTED = 120.0
+STARTED = 240.0
 """Seconds in which it must be up"""
 _SERVE = """
 import os, sys, threading, time

@@ -280,3 +280,30 @@ def test_positions_end() -> None:
     assert cut
     assert (len(alone.ids), len(cut.ids), none) == (LIMIT, 4, None)
     assert said(model, [prompt([])]) == [None]
+
+
+def test_rows_that_have_ended_leave_the_batch() -> None:
+    model, asked, steps = llama(), prompts(8), []
+    alone = [slowly(model, one) for one in asked]
+    stop = next(id for ids in alone for id in ids if 4 <= sum(id in other[:-1] for other in alone) < 8)
+    hook = model.get_input_embeddings().register_forward_pre_hook(
+        lambda _, inputs: steps.append(tuple(inputs[0].shape))
+    )
+    told: list[tuple[int, int]] = []
+    found = said(model, asked, stops=[stop], progress=lambda done, of: told.append((done, of)))
+    hook.remove()
+    cut = [ids.index(stop) if stop in ids else None for ids in alone]
+    assert [answer.ids for answer in found if answer] == [tuple(ids[:at]) for ids, at in zip(alone, cut, strict=True)]
+    decoding = [rows for rows, tokens in steps if tokens == 1]
+    assert decoding[0] == 8
+    assert decoding[LIMIT - 2] <= 4
+    assert told == sorted(told)
+    assert told[-1] == (8, 8)
+
+
+def test_long_and_short_prompts_are_not_padded_to_one_length() -> None:
+    model, shapes = tiny.model(97, max_position_embeddings=4096), []
+    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: shapes.append(tuple(inputs[0].shape)))
+    asked = [prompt([5] * length, ()) for length in (4, 5, 6, 7, 900, 901)]
+    said(model, asked, max_new_tokens=2)
+    assert [shape for shape in shapes if shape[1] > 1] == [(4, 7), (2, 901)]

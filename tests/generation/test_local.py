@@ -23,7 +23,6 @@ from truetune.generation.backends.local import Local, device_of
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed
 from truetune.generation.looks import Prompt
-from truetune.generation.pacing import measure_pace
 from truetune.render.tokenizer import load
 
 STOP = 2
@@ -287,13 +286,13 @@ def test_an_interrupt_leaves_a_model_that_answers(base: Path) -> None:
 
 def test_pace(base: Path, tmp_path: Path) -> None:
     with backend(base) as model:
-        healthy = measure_pace(model)
+        healthy = model.pace()
         assert healthy
         assert (healthy.cached, healthy.lengths, healthy.beams, healthy.device) == (True, (8, 256), 1, "cpu")
         assert healthy.short > 0 < healthy.long
     folder = copied(base, tmp_path / "model")
     (folder / "generation_config.json").write_text(json.dumps({"use_cache": False, "num_beams": 2}))
     with backend(folder) as model:
-        slow = measure_pace(model)
+        slow = model.pace()
         assert slow
         assert (slow.cached, slow.beams) == (False, 2)

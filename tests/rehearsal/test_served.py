@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import re
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from click.testing import CliRunner
 from datasets import Dataset
 
 from tests.auditing import tiny
+from tests.generation.serving import tiny_folder, transformers_serve
 from tests.rehearsal.server import Routes, served, server
 from truetune.checks.findings import Finding
 from truetune.cli import commands
@@ -28,6 +25,7 @@ from truetune.rehearsal.report import report
 from truetune.rehearsal.served import ask, server_of
 from truetune.spec.run import RunSpec
 
+__all__ = ["tiny_folder", "transformers_serve"]
 BRIEF = "{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}"
 TOKENIZER = tiny.tokenizer()
 TEMPLATE = str(TOKENIZER.chat_template)
@@ -163,33 +161,7 @@ def test_the_record_is_json(record: Record) -> None:
     assert all(row["ids"]["trained"] == row["ids"]["prompt"] == ids_of(row["asked"]) for row in rows)
 
 
-@pytest.fixture
-def transformers_serve(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """URL of `transformers serve`, and the model's name."""
-    if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
-        pytest.skip("transformers[serving] is not installed")
-    folder = tmp_path / "model"
-    tiny.model().save_pretrained(folder)
-    TOKENIZER.save_pretrained(folder)
-    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(folder),
-               "--device", "cpu", "--port", "0"]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    limit = threading.Timer(100, process.kill)
-    limit.start()
-    assert process.stderr is not None
-    try:
-        lines = iter(process.stderr.readline, "")
-        url = next((found[0] for line in lines if (found := re.search(r"http://\S+:\d+", line))), None)
-        assert url, "transformers serve ended before it served"
-        yield url, str(folder)
-    finally:
-        limit.cancel()
-        process.kill()
-        process.communicate()
-
-
-def test_a_real_server(record: Record, transformers_serve: tuple[str, str]) -> None:
-    url, name = transformers_serve
-    findings, note = asked(record, url, name)
+def test_a_real_server(record: Record, transformers_serve: str, tiny_folder: Path) -> None:
+    findings, note = asked(record, transformers_serve, str(tiny_folder))
     assert findings == ()
     assert "can't tell its prompt ids" in note

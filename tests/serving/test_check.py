@@ -80,12 +80,13 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  #
     report = serve_check(str(tiny_folder), transformers_serve, options=options, longest=600)
     service = report.service
     assert [finding for finding in report.findings if finding.severity != "info"] == []
-    assert [(prompt.same, prompt.by) for prompt in service.prompts] == [(True, "answers")] * 17
-    assert service.repeats is not None and not service.repeats.alone_differ + service.repeats.together_differ
-    assert service.sampling is not None and service.sampling.samples is False
-    assert service.stopping is not None and {ending.finish for ending in service.stopping.endings} == {"stop"}
-    assert service.context is not None and service.context.counted is not None and service.context.sent is not None
-    assert service.context.counted >= service.context.sent >= 512
+    assert len(service.prompts) == 17
+    assert {(prompt.same, prompt.by) for prompt in service.prompts} == {(True, "count"), (True, "answers")}
+    seen = report.more()["service"]
+    assert (seen["repeats"]["alone_differ"], seen["repeats"]["together_differ"]) == (0, 0)
+    assert seen["sampling"]["samples"] is False
+    assert {ending["finish"] for ending in seen["stopping"]["endings"]} == {"stop"}
+    assert seen["context"]["counted"] >= seen["context"]["sent"] >= 512
     assert {"logprobs", "n"} <= {*service.ignored}
 
 
@@ -94,7 +95,8 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  #
      r"served '### Instruction:\nWhere is the lighthouse?"),
     (lambda text: text.replace("if add_generation_prompt", "if false"), "the generation prompt is missing at its end",
      r"the server leaves out '<|im_start|>assistant\n'"),
-    (lambda text: SYSTEM + text, "a fixed text of 9 tokens, such as a system prompt, is put in", "tokens on the server"),
+    (lambda text: SYSTEM + text, "a fixed text of 9 tokens, such as a system prompt, is put in",
+     "tokens on the server"),
 ], ids=["alpaca", "no generation prompt", "a system prompt"])  # fmt: skip
 def test_another_template(
     transformers_serve: str, tiny_folder: Path, copy: Copy, change: Change, message: str, case: str  # noqa: F811
@@ -107,20 +109,22 @@ def test_another_template(
 
 def test_another_text_of_the_same_length(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
     """The number of tokens says that all is well; the answers do not."""
-    served = copy("chat_template.jinja", lambda text: text.replace("'<|im_start|>assistant\\n'", "'<|im_start|>user\\n'"))
+    swapped = "'\\nassistant<|im_start|>'"
+    served = copy("chat_template.jinja", lambda text: text.replace("'<|im_start|>assistant\\n'", swapped))
     service, (finding,) = prompts(transformers_serve, tiny_folder, served)
-    assert {prompt.by for prompt in service.prompts if prompt.same is False} == {"answers"}
+    assert {(prompt.by, prompt.served == prompt.trained) for prompt in service.prompts if not prompt.same} == {
+        ("answers", True)
+    }
     assert (finding.code, finding.severity) == ("TT961", "error")
 
 
 def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811
     served = copy("generation_config.json", setting(eos_token_id=5))
-    options = Options(served_model=str(served), concurrency=2)
     found = CliRunner().invoke(
         command, [str(tiny_folder), "--endpoint", transformers_serve, "--served-model", str(served), "--longest", "0",
                   "--format", "json"], standalone_mode=False, catch_exceptions=False,
     )  # fmt: skip
-    assert found.return_value == 1 and options.served_model
+    assert found.return_value == 1
     report = json.loads(found.stdout)
     finding = report["findings"][0]
     assert (finding["code"], finding["count"], finding["total"]) == ("TT964", 6, 6)

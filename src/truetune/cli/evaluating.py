@@ -28,6 +28,8 @@ from truetune.cli.output import Delivery, report_options
 @click.option("--trained-on", multiple=True, metavar="FILE",
               help="Rows that the model was trained on, where its run does not tell. Repeatable.")  # fmt: skip
 @click.option("--tasks", metavar="NAMES", help="Tasks of lm-eval, with commas between: arc_easy,gsm8k.")
+@click.option("--include", metavar="DIR", help="Folder of lm-eval task files of your own.")
+@click.option("--fewshot", type=click.IntRange(0), metavar="N", help="Examples before each question of a task.")
 @click.option("--confidence", type=click.FloatRange(0.5, 1, max_open=True), default=0.95, show_default=True,
               metavar="SHARE", help="Of intervals.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,6 +67,8 @@ def sample(model: str | None, save: str | None, watch: str | None, **options: An
         raise UsageError("--once and --looks are for --watch RUN")
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
+    if save is not None and not Path(save).resolve().parent.is_dir():
+        raise UsageError(f"--save {save}: can't be written: there is no folder {Path(save).resolve().parent}")
     deliver = Delivery.of(options)
     settings = row_settings(options)
     report = _asked(model, watch, quiet=deliver.quiet, settings=settings, options=opening(options), **options)

@@ -85,7 +85,7 @@ def rows_apart(
     prompts: list[Prompt] = []
     if answers:
         new = [row for row in found if _where(row) not in known]
-        prompts = prompts_of(probes.spec, new or found, answers, seed=seed, probes=probes)
+        prompts = prompts_of(probes.spec, new or found, answers, seed=seed, seen=not new, probes=probes)
     if trained.left_out:
         notes.append(f"{trained.left_out:,} rows of the run's own data were trained on, and are left out")
     if held.shortened:

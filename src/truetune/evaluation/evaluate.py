@@ -25,7 +25,7 @@ from truetune.evaluation.metrics import Metrics, measured
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.evaluation.sample import Asking, Progress, looked
 from truetune.evaluation.stops import calibration
-from truetune.generation.backends.opening import Options, opened
+from truetune.generation.backends.opening import USUAL, Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
 from truetune.generation.evaluated import Evaluated, Loss, Measured, Seen
 from truetune.generation.looks import Sample
@@ -86,6 +86,12 @@ class Measuring:
         old = losses(row_losses(documents[count:], scored[count:]), **given)[0] if documents[count:] else None
         return Result(Measured(place.name, losses(table, **given), ends), table, old, samples, tuple(notes))
 
+    def otherwise(self, place: Place, other: Place) -> Measuring:
+        """The same for another kind of model, which the backend that is named may not open."""
+        if USUAL[place.kind] == USUAL[other.kind]:
+            return self
+        return replace(self, asking=replace(self.asking, options=replace(self.asking.options, backend=None)))
+
 
 def evaluate(
     name: str,
@@ -100,6 +106,8 @@ def evaluate(
     max_new_tokens: int = 256,
     trained_on: Sequence[str] = (),
     tasks: Sequence[str] = (),
+    include: str | None = None,
+    fewshot: int | None = None,
     base: str | None = None,
     tokenizer: str | None = None,
     options: Options | None = None,
@@ -110,7 +118,8 @@ def evaluate(
 
     `name` and `against` (`base`: that of an adapter) are what `placed` takes. So many `answers` are asked for, and read
     by `parser`. `trained_on` are files that the model was trained on, where its run does not tell. `tasks` are
-    lm-eval's, run with `limit` rows each; they alone, where no `data` are named. `settings` are those of RunSpec.
+    lm-eval's (`include`: a folder of more), run with `limit` rows each; they alone, where no `data` are named.
+    `settings` are those of RunSpec.
 
     Raises UsageError, SpecError, DataError, TokenizerError or TemplateError.
     """
@@ -119,8 +128,7 @@ def evaluate(
         raise UsageError("tasks are run by lm-eval, which is not installed: pip install lm-eval")
     place = placed(name, base=base, tokenizer=tokenizer)
     asking = Asking(max_new_tokens, seed=seed, parse=parser_of(parser) if parser else None,
-                    options=options or Options(),
-                    progress=progress)  # fmt: skip
+                    options=options or Options(), progress=progress)  # fmt: skip
     spec = RunSpec()
     evaluated: Evaluated | None = None
     metrics: Metrics | None = None
@@ -133,7 +141,7 @@ def evaluate(
                           seed=seed)  # fmt: skip
         other = None if against is None else other_of(against, place, base, probes, rows)
         evaluated, metrics, notes = _evaluated(place, other, Measuring(probes, rows, asking, confidence), parser)
-    done = _tasks(place, tasks, asking.options, limit) if tasks else None
+    done = _tasks(place, tasks, asking.options, include=include, fewshot=fewshot, limit=limit) if tasks else None
     return EvaluationReport(
         spec=spec,
         subjects=(_subject(place, evaluated, spec),),
@@ -148,10 +156,10 @@ def evaluate(
     )
 
 
-def _tasks(place: Place, names: Sequence[str], options: Options, limit: int | None) -> LmEval:
+def _tasks(place: Place, names: Sequence[str], options: Options, **given: Any) -> LmEval:
     from truetune.evaluation.lm_eval import run_tasks
 
-    return run_tasks(place, names, options, limit=limit)
+    return run_tasks(place, names, options, **given)
 
 
 def findings_of(evaluated: Evaluated | None, spec: RunSpec) -> tuple[Finding, ...]:
@@ -170,11 +178,13 @@ def _evaluated(
     if asking.parse is not None and parser is not None:
         made = replace(made, parser=proof_of(asking.parse, golds, name=parser,
                                              questions=[prompt.question for prompt in rows.golds]))  # fmt: skip
-        if rows.prompts and any(RANK[f.severity] == RANK["error"] for f in findings_of(made, RunSpec())):
+        if rows.prompts and any(RANK[f.severity] == RANK["error"] for f in findings_of(made, measuring.probes.spec)):
             notes.append("no prompt was asked: the parser reads known answers wrongly, and would read others so")
             measuring = replace(measuring, rows=replace(rows, prompts=()))
+        elif not rows.prompts:
+            notes.append("the parser was tried on the references alone; --answers N has it read a model's answers")
     mine = measuring(place)
-    theirs = measuring(other) if other else None
+    theirs = measuring.otherwise(place, other)(other) if other else None
     notes += [*mine.notes, *(theirs.notes if theirs else ())]
     if mine.table is None and not mine.samples:
         raise UsageError(f"nothing can be measured: {'; '.join(notes)}; ask for answers (--answers N)")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from truetune.generation.parsers import THINK_END
 from truetune.generation.words import words
+from truetune.render.plan import THINK_END
 
 Kind = Literal["number", "letter", "word", "json"]
 FORMS = ("{}", "{}.", "**{}**", "Answer: {}", "**Answer: {}**", "The answer is {}.", "\\boxed{{{}}}", "#### {}")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from truetune.checkpoint.checkpoint import is_checkpoint
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run, step_of
 from truetune.checks.findings import Finding
@@ -24,7 +25,7 @@ from truetune.evaluation.report import SampleReport, Success
 from truetune.evaluation.sample import PLAIN, Asking, Progress, failing, judged, looked, subject, unanswered
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed
-from truetune.generation.looks import Look, Watched
+from truetune.generation.looks import Look, Prompt, Watched
 from truetune.generation.parsers import parser_of
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
@@ -88,7 +89,7 @@ def follow(
         if (fresh := followed.ask(path, step)) is not None:
             save(fresh, max_new_tokens, kept)
             say(_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
-            for finding in news(findings_of(followed.watched(), followed.spec), said):
+            for finding in news(findings_of(followed.watched(), followed.spec()), said):
                 say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
         raise UsageError(f"{run}: there is no whole checkpoint in it{''.join(f'; {note}' for note in followed.notes)}")
@@ -110,7 +111,7 @@ class _Followed:
     looks: dict[int, Look] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     asked: Asked | None = None
-    spec: RunSpec | None = None
+    latest: tuple[Place, Probes] | None = None
 
     def ask(self, path: Path, step: int) -> Look | None:
         """The look at a checkpoint; None where there is one already, or the run has removed the checkpoint."""
@@ -130,9 +131,15 @@ class _Followed:
         """A checkpoint, and the questions, which are the same for all."""
         place = placed(str(path), **self.parts)
         probes = place.prepared(**self.settings)
-        self.spec = probes.spec
-        self.asked = self.asked or asked(place, probes, self.files, **self.choice)
+        self.latest = place, probes
+        if self.asked is None:
+            self.asked = asked(place, probes, self.files, **self.choice)
+            self.looks = {step: _renewed(look, self.asked.prompts) for step, look in self.looks.items()}
         return place, probes, self.asked
+
+    def spec(self) -> RunSpec | None:
+        """Once a checkpoint was asked."""
+        return self.latest and self.latest[1].spec
 
     def watched(self) -> Watched:
         """As the rules on answers take it."""
@@ -143,11 +150,18 @@ class _Followed:
 
     def report(self, name: str, started: float, diagnose: bool | None, min_success: float | None) -> SampleReport:
         """Of all looks, with the causes of what the last one shows."""
-        watched, limit = self.watched(), self.asking.max_new_tokens
+        last, limit = self.watched().looks[-1], self.asking.max_new_tokens
+        made = {step_of(path): path for path in checkpoints(self.folder)}
+        path = made.get(last.step, self.folder)
+        there = is_checkpoint(path)
+        place, probes, _ = self.at(path if there else next(iter(made.values()), path))
+        assert self.asked is not None
+        found, watched = self.asked, self.watched()
         last = watched.looks[-1]
-        place, probes, found = self.at(dict(_there(self.folder, [])).get(last.step, self.folder))
         findings, kind = findings_of(watched, probes.spec), "the answers that were kept"
-        if failing(last, limit) if diagnose is None else diagnose:
+        if not there:
+            self.notes.append(f"the checkpoint of step {last.step:,} is gone: it can't be asked why")
+        elif failing(last, limit) if diagnose is None else diagnose:
             with opened(place, probes.tokenizer, self.asking.options) as backend:
                 findings, more = judged(place, probes, watched, backend, self.asking, diagnose)
                 self.notes += [*more, *backend.notes]
@@ -164,6 +178,15 @@ class _Followed:
             notes=tuple(dict.fromkeys(self.notes)),
             min_success=min_success,
         )
+
+
+def _renewed(look: Look, prompts: Sequence[Prompt]) -> Look:
+    """A look that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
+    known = {prompt.ids: prompt for prompt in prompts}
+    if not all(sample.prompt.ids in known for sample in look.samples):
+        raise UsageError("the answers that were kept are to other prompts: the rows have changed; name another folder "
+                         "with --looks")  # fmt: skip
+    return replace(look, samples=tuple(replace(sample, prompt=known[sample.prompt.ids]) for sample in look.samples))
 
 
 def _kept(folder: Path, given: dict[str, Any]) -> Path:
@@ -208,7 +231,8 @@ def _there(folder: Path, faults: list[str], done: Collection[int] = ()) -> Itera
         else:
             yield step, path
     run = read_run(folder)
-    if run.get("status") == "finished" and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
+    finished = run.get("status") == "finished" and is_checkpoint(folder)
+    if finished and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
         yield run["step"], folder
 
 

@@ -65,7 +65,7 @@ def inquire(
         pad=_pad(tokenizer), contract=place.contract is not None, run=bool(place.run),
         folder=place.folder, base_folder=place.base,
     )  # fmt: skip
-    told = _telling(progress, 5)
+    told = _telling(progress, 6)
 
     def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
         nonlocal found
@@ -79,6 +79,7 @@ def inquire(
     ask("stopping", lambda: {"stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)})
     ask("the references", lambda: {"surprise": _surprise(_references(backend, prompts))})
     ask("the prompts alone", lambda: _alone(backend, look, served))
+    ask("the pace", lambda: {"pace": backend.pace()})
 
     def of_base() -> dict[str, Any]:
         with _base(place, tokenizer, options or Options(), base) as under:

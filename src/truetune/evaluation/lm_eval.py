@@ -171,14 +171,16 @@ def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
         if render is not None and chat is None:
             counted["are not in the chat template"] += 1
         elif list(ids[: len(wanted)]) != wanted:
-            what = _difference(list(ids), wanted, probes)
+            bare = encoder.encode([render(chat, False) if render and chat else text]).ids.tolist()
+            what = _difference(list(ids), wanted, bare, probes)
             counted[what] += 1
             examples.setdefault(what, f": {decode(wanted[-TAIL:])!r} is trained, {decode(ids[-TAIL:])!r} was asked")
     return tuple(f"{count:,} of {len(asked.prompts):,} prompts {what}{examples.get(what, '')}"
                  for what, count in counted.most_common())  # fmt: skip
 
 
-def _difference(ids: list[int], wanted: list[int], probes: Probes) -> str:
+def _difference(ids: list[int], wanted: list[int], bare: list[int], probes: Probes) -> str:
+    """`bare` is what is wanted without its generation prompt."""
     special = probes.tokenizer.special.get("bos")
     bos = [special.id] if special else [-1]
     if ids[: len(wanted) + 1] == bos + wanted:
@@ -187,20 +189,20 @@ def _difference(ids: list[int], wanted: list[int], probes: Probes) -> str:
         return "lack the BOS of the training"
     if len(ids) < len(wanted) and wanted[-len(ids) :] == ids:
         return "were cut on the left: they are too long for the model and the tokens to be made"
-    if len(ids) < len(wanted) and wanted[: len(ids)] == ids:
-        return "end before the generation prompt"
     if ids[: len(wanted) - 1] == wanted[:-1]:
         return "end in a token that merges with the answer"
+    if ids[: len(bare)] == bare:
+        return "lack the generation prompt"
     return "have other ids than in training"
 
 
-def _rendered(probes: Probes) -> Callable[[list[dict[str, Any]]], str]:
+def _rendered(probes: Probes) -> Callable[..., str]:
     template = probes.renderer().template
     assert template is not None
 
-    def render(messages: list[dict[str, Any]]) -> str:
+    def render(messages: list[dict[str, Any]], generation: bool = True) -> str:
         made = template.render(
-            messages, tools=None, documents=None, add_generation_prompt=True, **probes.spec.template_kwargs
+            messages, tools=None, documents=None, add_generation_prompt=generation, **probes.spec.template_kwargs
         )
         return "".join(parts(made))
 

@@ -18,7 +18,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.documents import Document
 from truetune.encoding.shard import maker_of
 from truetune.encoding.stream import ROWS
-from truetune.evaluation.statistics import Interval, bootstrap, paired
+from truetune.evaluation.statistics import bootstrap, paired
 from truetune.generation.backends.backend import Scored
 from truetune.generation.evaluated import FIRST, WHOLE, Change, Loss
 from truetune.render.probes import Probes
@@ -105,9 +105,8 @@ def losses(table: RowLosses, *, seed: int = 0, confidence: float = 0.95) -> tupl
     found = []
     for kind in _there(table):
         sums, counts = _column(table, kind)
-        mean, low, high = bootstrap(sums, counts, seed=seed, confidence=confidence) if np.isfinite(sums).all() else (
-            Interval(float(sums.sum() / counts.sum()), None, None))  # fmt: skip
-        found.append(Loss(kind, int(counts.sum()), int((counts > 0).sum()), mean, low, high))
+        interval = bootstrap(sums, counts, seed=seed, confidence=confidence)
+        found.append(Loss(kind, int(counts.sum()), int((counts > 0).sum()), *interval))
     return tuple(found)
 
 
@@ -118,9 +117,8 @@ def changes(mine: RowLosses, other: RowLosses, *, seed: int = 0, confidence: flo
         (a, counts), (b, theirs) = _column(mine, kind), _column(other, kind)
         if not np.array_equal(counts, theirs):
             raise ValueError("other tokens")
-        if np.isfinite(a - b).all():
-            change = paired(a, b, counts, seed=seed, confidence=confidence)
-            found.append(Change(kind, int((counts > 0).sum()), *change))
+        change = paired(a, b, counts, seed=seed, confidence=confidence)
+        found.append(Change(kind, int((counts > 0).sum()), *change))
     return tuple(found)
 
 

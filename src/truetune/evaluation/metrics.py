@@ -92,7 +92,7 @@ def _measures(samples: Sequence[Sample]) -> Iterator[Measure]:
         told = [found for sample in samples if (found := of(sample)) is not None]
         if told:
             yield Measure(name, sum(told) / len(told), *wilson(sum(told), len(told)), len(told))
-    if overlaps := [found for sample in samples if (found := _overlap(sample)) is not None]:
+    if overlaps := [overlap for sample in samples if (overlap := _overlap(sample)) is not None]:
         yield Measure("overlap", *bootstrap(overlaps), len(overlaps))
     lengths = [(len(s.answer.ids) + (s.answer.stop is not None), len(s.prompt.reference_ids)) for s in samples]
     if known := [pair for pair in lengths if pair[1]]:

@@ -125,7 +125,7 @@ def _missed(
     """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
     for row, (gold, (value, shown), final) in enumerate(zip(golds, found, finals, strict=True)):
         mine = value_of(value)
-        wanted = final.text if final else "something"
+        wanted = _text(final) or "something"
         if not same(value, value):
             what = "a gold answer"
         elif same(value, blank):
@@ -134,7 +134,7 @@ def _missed(
             what = "a gold answer, read as another value than its final one"
         else:
             continue
-        yield Reading(what, gold[-SHOWN:], wanted[:SHOWN], shown, row)
+        yield Reading(what, gold[-SHOWN:], wanted, shown, row)
 
 
 def _shuffled(
@@ -166,10 +166,10 @@ def _silent(tried: _Tried, golds: Sequence[str], values: Sequence[Any]) -> Itera
     for text in (*BLANK, *SILENT):
         value, shown = tried(text)
         others = (row for row, gold in enumerate(golds) if text in BLANK or text not in gold)
-        right = [row for row in others if same(value, values[row])]
+        right = sum(same(value, values[row]) for row in others)
         if right:
             what = "an empty answer" if text in BLANK else "a text that says nothing"
-            yield Reading(f"{what}, right for {len(right):,} of {len(golds):,} golds", text, "nothing", shown, right[0])
+            yield Reading(f"{what}, right for {right:,} of {len(golds):,} golds", text, "nothing", shown)
 
 
 def _echoed(tried: _Tried, questions: Sequence[str], values: Sequence[Any], chance: float) -> list[Reading]:
@@ -240,7 +240,9 @@ def _key(final: Final | None) -> tuple[str, str] | None:
 
 
 def _text(final: Final | None) -> str:
-    return final.text[:SHOWN] if final else ""
+    if final is None:
+        return ""
+    return (final.value if final.kind in ("number", "letter") else final.text)[:SHOWN]
 
 
 def _shown(value: Any) -> str:

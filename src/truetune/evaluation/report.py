@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -105,6 +106,11 @@ class SampleReport(Report):
             }
         }
 
+    def _repr_html_(self) -> str:
+        from truetune.report.html import fragment
+
+        return fragment(self)
+
     def save(self, path: str) -> None:
         """The samples of the last look as rows of a .parquet or .jsonl file. Raises UsageError."""
         rows = [plain(sample, self.limit) for sample in self.samples]
@@ -115,10 +121,10 @@ class SampleReport(Report):
 
 
 def plain(sample: Sample, limit: int) -> dict[str, Any]:
-    """A sample as plain values."""
+    """A sample as plain values; a figure that is none as None."""
     prompt, answer, scores = sample.prompt, sample.answer, sample.scores
     found = faults(sample, limit)
-    return {
+    made: dict[str, Any] = {
         "file": prompt.file, "line": prompt.line, "row": prompt.row, "seen": prompt.seen, "question": prompt.question,
         "answer": answer.text, "reference": prompt.reference, "verdict": verdict(sample, limit),
         "said": SAID[verdict(sample, limit)], "faults": list(found), "good": good(sample, limit),
@@ -127,6 +133,7 @@ def plain(sample: Sample, limit: int) -> dict[str, Any]:
         "markers": list(scores.markers), **{name: getattr(scores, name) for name in KEPT},
         "prompt_ids": list(prompt.ids), "answer_ids": list(answer.ids), "reference_ids": list(prompt.reference_ids),
     }  # fmt: skip
+    return {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in made.items()}
 
 
 def _lines(rows: list[dict[str, Any]]) -> bytes:

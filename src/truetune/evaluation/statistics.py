@@ -6,7 +6,7 @@ Wilson (1927); bias-corrected and accelerated bootstrap (Efron 1987); McNemar's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import exp, fsum, lgamma, log, sqrt
+from math import exp, fsum, isfinite, lgamma, log, nan, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -23,7 +23,8 @@ Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """A mean and where it lies with the confidence asked for; None where one row says nothing of that."""
+    """A mean and where it lies with the confidence asked for; None where that can't be told: of one row, or where a
+    value is no finite number."""
 
     mean: float
     low: float | None
@@ -67,7 +68,7 @@ def bootstrap(
     """
     above, below = _counted(values, weights)
     mean = float(above.sum() / below.sum())
-    if len(above) < 2:
+    if len(above) < 2 or not isfinite(mean):
         return Interval(mean, None, None)
     drawn = np.sort(np.concatenate([above[at].sum(1) / below[at].sum(1) for at in _again(len(above), rounds, seed)]))
     without = (above.sum() - above) / (below.sum() - below)
@@ -97,6 +98,8 @@ def paired(
     """
     change, below = _counted(np.asarray(a, np.float64) - np.asarray(b, np.float64), weights)
     mean, low, high = bootstrap(change, below, seed=seed, confidence=confidence, rounds=rounds)
+    if not isfinite(mean):
+        return Paired(mean, None, None, nan)
     seen, total, extreme = abs(change.sum()) * (1 - 1e-9), 0, 0
     for signs in _signs(len(change), rounds, seed + 1):
         total += len(signs)

@@ -18,8 +18,8 @@ from truetune.probe.still import still
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding and answers included: a cache of at most about 2 GB with a 7B model"""
 
-WASTE = 32
-"""Tokens of padding for each new one, at most: on a CPU a step of another batch costs as much"""
+WASTE, STEP = 1024, 32
+"""Tokens of padding in a batch, at most, or so many for each new one: on a CPU another batch's step costs as much"""
 Decode = Callable[[Sequence[int]], str]
 
 
@@ -54,7 +54,7 @@ def answers(
         for batch, room in _batches(asked, max_new_tokens, _positions(inner), batch_tokens, deadline):
             for i, (ids, stop, logprob) in halving(lambda part: said(inner, part, how, room), batch):  # noqa: B023
                 found[i] = Answer(tuple(ids), decode(ids), stop, logprob=logprob)
-        taught = [(i, _behind(prompts[i], ends)) for i, said in enumerate(found) if said and prompts[i].reference_ids]
+        taught = [(i, _behind(prompts[i], ends)) for i, made in enumerate(found) if made and prompts[i].reference_ids]
         if not ends:
             return found
         for batch, _ in _batches(taught, 1, _positions(inner) + 1, batch_tokens, deadline):
@@ -119,7 +119,7 @@ def _batches(
         length, count = len(row[1]), len(batch) + 1
         own = min(more, positions - length)
         padding = length * count - read - length
-        if batch and (own != room or (length + more) * count > size or padding > max(WASTE, PAUSE * more)):
+        if batch and (own != room or (length + more) * count > size or padding > max(WASTE, STEP * more)):
             if late(deadline):
                 return
             yield batch, room

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
-from transformers.generation import LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
 from truetune.generation.voice import Manner, Voice
 
@@ -94,7 +93,7 @@ def _padded(model: Any, rows: Sequence[Ids], pad: int) -> dict[str, torch.Tensor
 class _Row:
     """An answer that is being made."""
 
-    draws: torch.Tensor | None
+    draws: torch.Tensor
     ids: list[int] = field(default_factory=list)
     thoughts: list[float] = field(default_factory=list)
 
@@ -105,7 +104,7 @@ class _Row:
 
 def said(model: Any, prompts: list[Ids], how: How, limit: int) -> list[Said | None]:
     """The answer to each of `limit` tokens at most; None where the deadline cut it."""
-    rows = [_Row(how.manner.draws(prompt, limit) if how.manner else None) for prompt in prompts]
+    rows = [_Row(how.manner.draws(prompt, limit) if how.manner else torch.empty(0)) for prompt in prompts]
     going, inputs, cache = list(rows), _padded(model, prompts, how.pad), None
     while going:
         before = len(going[0].ids)
@@ -156,5 +155,3 @@ def next_logits(model: Any, rows: Sequence[Ids], pad: int) -> torch.Tensor:
     """(rows, vocabulary) behind each row, float32."""
     found: torch.Tensor = _generate(model, _padded(model, rows, pad), pad, 1, output_logits=True).logits[0].float()
     return found
-
-

@@ -38,6 +38,8 @@ _FUNCTION_WORDS = (
 ENGLISH = frozenset(_FUNCTION_WORDS.split())
 SOUND = ("Cf", "Zl", "Zp", "Zs")
 """Kinds of characters that are not printed and are no fault: joiners and spaces"""
+_CUT = re.compile("(?<!\ufffd)\ufffd{1,3}\\Z")
+"""The bytes of a character that the limit has cut"""
 _UTF8 = re.compile("[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _PIECE = re.compile(r"[ĠĊ](?=\w)|▁(?=\w)|<0x[0-9A-F]{2}>")
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -56,7 +58,7 @@ def is_garbage(text: str, language: str | None, perplexity: float | None = None)
 
 def fault(text: str, language: str | None) -> str | None:
     """What makes a text garbage by its characters; None where nothing does."""
-    text = text[:ENOUGH].rstrip("\ufffd")
+    text = _CUT.sub("", text[:ENOUGH])
     for name, (places, share) in FAULTS.items():
         found = places(text)
         if len(found) >= FEWEST and sum(map(len, found)) >= share * len(text):

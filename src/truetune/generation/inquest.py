@@ -7,6 +7,7 @@ from pathlib import Path
 
 from truetune.generation.backends.place import Kind
 from truetune.generation.looks import Watched
+from truetune.generation.pace import Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +91,7 @@ class Inquest:
     folder: Path | None = None
     """The files of the model or adapter"""
     base_folder: Path | None = None
+    pace: Pace | None = None
+    """What a token costs"""
     notes: tuple[str, ...] = ()
     """What could not be asked, and why"""

@@ -51,7 +51,8 @@ def loaded(place: Path, *, device: str, dtype: Any, trust_remote_code: bool = Fa
     Raises UsageError where it can't be loaded, lacks weights, or is no model that generates.
     """
     settings: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "local_files_only": True}
-    kind, folder = transformers.AutoModelForCausalLM, place
+    kind: Any = transformers.AutoModelForCausalLM
+    folder = place
     if place.is_file():
         folder, settings["gguf_file"] = place.parent, place.name
     else:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import SpecError
+from truetune.render.plan import THINK_END
 
 Parser = Callable[[str], Any]
 """Gives what it read; None or any exception where it can't."""
@@ -26,7 +27,6 @@ LONGEST = 100_000
 """Characters of an answer that a pattern is looked for in"""
 SECONDS = 1.0
 """That one reading may take"""
-THINK_END = "</think>"
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"

@@ -11,7 +11,7 @@ from truetune.generation.garbage import is_garbage, perplexity_of
 from truetune.generation.language import language, switched
 from truetune.generation.looks import Answer, Prompt, Scores
 from truetune.generation.loops import looped
-from truetune.generation.parsers import Parser
+from truetune.generation.parsers import Parser, read, same
 from truetune.generation.words import is_word, units, words, worth
 
 GRAM = 4
@@ -19,7 +19,6 @@ ECHO = 4
 """Words that a question must have to be echoed"""
 ECHOED = 12
 """Words of a longer question that are an echo"""
-THINK_END = "</think>"
 _ROLES = re.compile(
     r"^[ \t>*]*("
     r"(?:User|Human|Assistant|USER|HUMAN|ASSISTANT)\**[ \t]*:"
@@ -54,7 +53,7 @@ def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), pars
         length_ratio=_tokens(answer) / len(prompt.reference_ids) if prompt.reference_ids else None,
         exact=said.split() == wanted.split() if known else None,
         overlap=_overlap(mine, theirs) if known else None,
-        parsed=None if parse is None else _parsed(parse, said) is not None,
+        parsed=None if parse is None else read(parse, said) is not None,
         agrees=_agrees(parse, said, wanted) if parse is not None and known else None,
         garbage=is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other),
         perplexity=perplexity,
@@ -96,16 +95,7 @@ def _overlap(said: list[str], wanted: list[str]) -> float:
     return 2 * shared / (len(said) + len(wanted)) if shared else float(said == wanted)
 
 
-def _parsed(parse: Parser, text: str) -> object | None:
-    """What the parser reads of what stands behind the reasoning; None where it reads nothing."""
-    try:
-        read: object | None = parse(text.rpartition(THINK_END)[2].strip())
-    except Exception:
-        return None
-    return read
-
-
 def _agrees(parse: Parser, said: str, wanted: str) -> bool | None:
     """Does the parser read of both the same? None where it reads nothing of the reference."""
-    expected = _parsed(parse, wanted)
-    return None if expected is None else bool(_parsed(parse, said) == expected)
+    expected = read(parse, wanted)
+    return None if expected is None else same(read(parse, said), expected)

@@ -73,13 +73,13 @@ def _stops(found: Evaluated, level: str) -> Table:
 
 
 def _of_stops(stops: Stops, level: str) -> Iterator[tuple[str, str]]:
-    yield "where answers end, mean", f"{stops.mean:.3f}"
-    yield "  median", f"{stops.median:.3f}"
+    yield "where answers end, mean", _short(stops.mean)
+    yield "  median", _short(stops.median)
     yield "  over 1/2", f"{stops.likely:,} of {stops.ends:,} ({share(stops.likely, stops.ends)})"
     yield "inside answers, mean", _short(stops.inside_mean)
-    yield "  largest", f"{stops.largest:.3f}"
+    yield "  largest", _short(stops.largest)
     yield "  over 1/2", f"{stops.false:,} of {stops.inside:,}"
-    yield f"ends expected for each there is ({level})", f"{stops.expected:.3f} ({_between(stops.low, stops.high)})"
+    yield f"ends expected for each there is ({level})", f"{_short(stops.expected)} ({_between(stops.low, stops.high)})"
     yield "expected calibration error", _short(stops.error)
 
 
@@ -127,6 +127,8 @@ def _tasks(found: LmEval) -> Table:
 def _of_tasks(found: LmEval | None) -> Iterator[str]:
     if found:
         yield from (f"lm-eval: {name}: {why}" for name, why in found.flags.items())
+        if found.compared:
+            yield f"lm-eval: the ids of {many(found.compared, 'prompt')} were compared with those that were trained"
         yield from found.notes
 
 
@@ -157,11 +159,14 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _between(low: float | None, high: float | None, sign: str = "") -> str:
-    return "" if low is None or high is None else f"{low:{sign}.3f} to {high:{sign}.3f}"
+    if low is None or high is None:
+        return ""
+    figures = ".3f" if sign or max(abs(low), abs(high)) >= 0.01 else ".2g"
+    return f"{low:{sign}{figures}} to {high:{sign}{figures}}"
 
 
 def _short(value: float) -> str:
-    return f"{value:,.2f}" if 0.1 <= value < 1e6 else f"{value:.2g}"
+    return f"{value:,.2f}" if 1 <= value < 1e6 else f"{value:.3g}"
 
 
 def _p(value: float) -> str:

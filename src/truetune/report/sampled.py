@@ -21,8 +21,8 @@ from truetune.generation.verdicts import SAID, faults, good, verdict
 from truetune.report.terminal import draw_more
 from truetune.report.text import many, visible
 
-QUESTION, TAKEN = 60, 50
-"""Characters of a question that are shown; those of a line that the other columns take"""
+QUESTION, TAKEN, SHOWN = 60, 50, 40
+"""Characters of a question that are shown; those of a line that the other columns take; those beside the bar"""
 STYLES: dict[bool | None, str] = {True: "green", False: "bold red", None: "yellow"}
 
 
@@ -75,7 +75,7 @@ def asking(*, off: bool) -> Iterator[Callable[[str, int, int], None] | None]:
             if now != what:
                 bar.reset(task)
                 what = now
-            bar.update(task, description=visible(now), completed=done, total=total)
+            bar.update(task, description=visible(now[-SHOWN:]), completed=done, total=total)
 
         yield tell
 

@@ -38,8 +38,9 @@ def lines(service: Service) -> Iterator[Line]:
     if stopping is not None:
         missed = sum(ending.runs_on or bool(ending.leaked) for ending in stopping.endings)
         ended = sum(ending.finish not in ("length", "") for ending in stopping.endings)
-        yield ("stops", f"{', '.join(stopping.trained) or 'none known'}: {ended} of {many(len(stopping.endings), 'answer')} "
-               "ended by themselves" + (f", {missed} run on behind their end" if missed else ""), not missed)  # fmt: skip
+        count = many(len(stopping.endings), "answer")
+        yield ("stops", f"{', '.join(stopping.trained) or 'none known'}: {ended} of {count} ended by themselves"
+               + (f", {missed} run on behind their end" if missed else ""), not missed)  # fmt: skip
     if service.sampling is not None:
         yield "sampling unasked", *_sampling(service)
     if service.repeats is not None:
@@ -95,6 +96,6 @@ def _strength(found: Strength) -> str:
         return (f"at {many(found.places, 'prompt')} where base and tuned model part, {found.as_tuned} answers are the "
                 f"tuned model's and {found.as_base} the base's")  # fmt: skip
     if found.factor is None:
-        return f"{found.distance:.2g} nats a token off the model's own, over {many(found.places, 'token')}; no base is known"
-    return (f"{found.factor:.1%} of what training changed (cosine {found.cosine:.3f}) over {many(found.places, 'token')}; "
+        return f"{found.distance:.2g} nats a token off the model's own over {found.places:,} tokens; no base is known"
+    return (f"{found.factor:.1%} of what training changed (cosine {found.cosine:.3f}) over {found.places:,} tokens; "
             f"{found.distance:.2g} nats a token off, of an effect of {found.effect:.2g}")  # fmt: skip

@@ -23,6 +23,8 @@ NEAR = 0.05
 """Nats by which a first token's log-probability differs, at most, after the same prompt"""
 CONFIRMED = 3
 """Prompts by which a cause is confirmed"""
+COUNTED = 6
+"""Prompts whose number of tokens is right, and as many where it is not, that are compared by answers too"""
 LEAST = 2
 """Prompts that a mistake must explain"""
 CONTROLS = 2
@@ -36,14 +38,22 @@ def answered(
     client: Client, asked: Sequence[Asked], made: Probes, base: Probes | None, progress: Progress | None = None
 ) -> tuple[list[Asked], list[str]]:
     """Those whose ids are not told, compared by answers as well; and what that could not tell."""
-    heard = [_Heard(one, [ids for _, ids in islice(suspects(one.trained, made, base), CONTROLS)]) for one in asked
-             if one.compared.by != "ids" and not refused(one)]  # fmt: skip
+    heard = [_Heard(one, [ids for _, ids in islice(suspects(one.trained, made, base), CONTROLS)])
+             for one in chosen(asked)]  # fmt: skip
     each(lambda one, _: one.listen(client, made), heard[:1], 1)
     each(lambda one, _: one.listen(client, made), heard[1:], client.concurrency, progress)
     found = {one.asked.trained.name: one for one in heard}
     told = [found[one.trained.name].compared() if one.trained.name in found else one for one in asked]
     said = {name: one.chat for name, one in found.items()}
     return _explained(client, told, said, made, base), list(_notes(client, told))
+
+
+def chosen(asked: Sequence[Asked]) -> list[Asked]:
+    """Those of whose prompts nothing is told, and some of those whose number of tokens is: it says most already."""
+    open_ = [one for one in asked if one.compared.by != "ids" and not refused(one)]
+    counted = [[one for one in open_ if one.compared.same is same] for same in (True, False)]
+    spread = [group[:: -(-len(group) // COUNTED)] for group in counted if group]
+    return [one for one in open_ if one.compared.same is None or any(one in group for group in spread)]
 
 
 def refused(one: Asked) -> bool:
@@ -115,7 +125,9 @@ def _explained(
 ) -> list[Asked]:
     """With the cause of those that differ: the mistake that explains most of them, and gives the same answers."""
     others = [one for one in asked if one.compared.same is False and one.compared.by != "ids"]
-    made_by = {one.trained.name: replace(one.compared, cause=by_offset(others)) for one in others}
+    sure = any(one.compared.sure for one in others)
+    others = [replace(one, compared=replace(one.compared, sure=sure, cause=by_offset(others))) for one in others]
+    made_by = {one.trained.name: one.compared for one in others}
     for mistake, ids in mistakes(others, made, base).items():
         if len(ids) >= min(LEAST, len(others)) and _confirmed(client, ids, said, made):
             for one in others:
@@ -130,5 +142,5 @@ def _explained(
 
 def _confirmed(client: Client, ids: dict[str, list[int]], said: dict[str, Said], made: Probes) -> bool:
     """Does the server answer the prompts of this mistake as it answers the messages?"""
-    tried = list(ids.items())[:CONFIRMED]
-    return all(alike(said[name], _complete(client, prompt, made)) for name, prompt in tried)
+    tried = [(said[name], prompt) for name, prompt in ids.items() if name in said][:CONFIRMED]
+    return bool(tried) and all(alike(chat, _complete(client, prompt, made)) for chat, prompt in tried)

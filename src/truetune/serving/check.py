@@ -14,11 +14,11 @@ from truetune.checks.rule import ServingRule
 from truetune.data.rows import read
 from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.fields import asker, surveyed
-from truetune.generation.backends.http import server_of
+from truetune.generation.backends.http import Unanswered, server_of
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed
 from truetune.generation.backends.prompt_ids import chat_of
-from truetune.generation.service import Service
+from truetune.generation.service import Context, Service
 from truetune.render.probes import Probes, prepared
 from truetune.render.template import Template
 from truetune.serving.behaviour import answered, refused
@@ -36,7 +36,7 @@ LONGEST = 8192
 """Tokens of the longest prompt that is sent unasked"""
 STRENGTH = 6
 """Prompts whose answers are scored"""
-HABITS = 3
+HABITS = 2
 """Prompts whose answers are asked for again and again"""
 PROTOCOL = frozenset({"logprobs", "max_tokens", "stop", "n", "temperature", "seed", "top_p", "chat_template_kwargs"})
 """Fields that a client may rely on"""
@@ -49,7 +49,7 @@ def serve_check(
     *,
     base: str | None = None,
     tokenizer: str | None = None,
-    options: Options = Options(),
+    options: Options = Options(),  # noqa: B008
     data: Sequence[str] = (),
     count: int = 4,
     strength: bool = True,
@@ -118,6 +118,8 @@ def _seen(
         say("comparing answers")
         asked, more = answered(client, asked, made, under)
         notes += more
+    context, late = _context(client, place, made, asked, longest)
+    notes += late
     own, found, more = _strength(place, client, made, record, options, say) if strength else (Own((), ()), None, [])
     expected = list(expectations(own))
     say("looking at stops, sampling and context")
@@ -128,7 +130,7 @@ def _seen(
         stopping=stopping_of(client, record, made, expected, plain),
         sampling=sampling_of(client, plain, made.tokenizer.generation_config, repeatable=repeatable),
         repeats=repeats,
-        context=_context(client, place, made, asked, longest),
+        context=context,
         strength=found,
         ignored=_ignored(client, plain[0]),
         notes=tuple(dict.fromkeys([*notes, *more])),
@@ -150,14 +152,20 @@ def _strength(
         return Own((), ()), None, [f"how much of the training is served was not measured: {error}"]
 
 
-def _context(client: Client, place: Place, made: Probes, asked: Sequence[Asked], longest: int) -> Any:
+def _context(
+    client: Client, place: Place, made: Probes, asked: Sequence[Asked], longest: int
+) -> tuple[Context | None, list[str]]:
+    """None, and a note, where no answer to the long prompt comes in time."""
     one = min((one.trained for one in asked), key=lambda trained: (len(trained.messages), len(trained.ids)))
     positions = made.tokenizer.model_config.get("max_position_embeddings")
-    return context_of(
-        client, one, positions=positions if isinstance(positions, int) else None,
-        longest_trained=place.spec().max_length, longest=longest,
-        encode=lambda text: made.tokenizer.backend.encode(text, add_special_tokens=False).ids,
-    )  # fmt: skip
+    try:
+        return context_of(
+            client, one, positions=positions if isinstance(positions, int) else None,
+            longest_trained=place.spec().max_length, longest=longest,
+            encode=lambda text: made.tokenizer.backend.encode(text, add_special_tokens=False).ids,
+        ), []  # fmt: skip
+    except Unanswered as error:
+        return None, [f"the context was not tried: {error} (--longest, --timeout)"]
 
 
 def _ignored(client: Client, trained: Trained) -> tuple[str, ...]:

@@ -14,14 +14,15 @@ USUAL = 2048
 """Tokens of a long prompt where neither the training nor the server says a length"""
 WORD = "lighthouse "
 BEGINNINGS = ("The first word is apple.", "Das erste Wort ist Birne.")
-TOLD = (
-    ("/v1/models", ("data", 0, "max_model_len")),
-    ("/v1/models", ("data", 0, "meta", "n_ctx")),
+MODELS = "/v1/models"
+TOLD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (MODELS, ("max_model_len",)),
+    (MODELS, ("meta", "n_ctx")),
     ("/props", ("default_generation_settings", "n_ctx")),
     ("/get_server_info", ("context_length",)),
     ("/get_model_info", ("context_length",)),
 )
-"""Where vLLM, llama.cpp and SGLang tell it: the path, and the place in its answer"""
+"""Where vLLM, llama.cpp and SGLang tell it: the path, and the place in its answer, of models in the entry of its own"""
 
 
 def context_of(
@@ -31,7 +32,8 @@ def context_of(
     """`trained` is a prompt of one turn, `longest` the most tokens that are sent (0: none)."""
     told = told_by(client)
     known = Context(told, positions, longest_trained)
-    wanted = told + MORE if told is not None else min(longest_trained or positions or USUAL, positions or USUAL)
+    usual = longest_trained or USUAL
+    wanted = told + MORE if told is not None else min(usual, positions or usual)
     if wanted > longest:
         return known
     one, other = (_long(trained, beginning, wanted, encode) for beginning in BEGINNINGS)
@@ -47,9 +49,7 @@ def told_by(client: Client) -> int | None:
     """The context length that the server tells, in tokens."""
     for path, place in TOLD:
         found = client.get(path)
-        if path == "/v1/models":
-            found = _own(found, client.server.model)
-            place = place[2:]
+        found = _own(found, client.server.model) if path == MODELS else found
         for name in place:
             found = found.get(name) if isinstance(found, dict) else None
         if type(found) is int and found > 0:

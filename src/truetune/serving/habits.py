@@ -11,7 +11,7 @@ from truetune.serving.behaviour import LOGPROBS
 from truetune.serving.client import GREEDY, REFUSED, Client, Said
 from truetune.serving.trained import Trained
 
-TOKENS = 24
+TOKENS = 16
 """Of an answer"""
 ALONE, TOGETHER, OTHERS = 3, 4, 2
 """The same request, one after another and at the same time, and other requests among those"""
@@ -55,7 +55,8 @@ def repeats_of(client: Client, prompts: Sequence[Trained]) -> Repeats | None:
     first = alone[0]
     different = [said for said in (*alone, *together) if not said.refusal and said.text != first.text]
     return Repeats(
-        len(alone), sum(said in different for said in alone), len(together), sum(said in different for said in together),
+        len(alone), sum(said in different for said in alone),
+        len(together), sum(said in different for said in together),
         _margin(first, different[0]) if different else None,
         tuple(dict.fromkeys(said.text for said in (first, *different))) if different else (),
     )  # fmt: skip

@@ -83,11 +83,11 @@ def mistakes(asked: Sequence[Asked], made: Probes, base: Probes | None) -> dict[
 def by_offset(asked: Sequence[Asked]) -> str:
     """What the same number of tokens more, or fewer, in all prompts looks like; empty where it is not the same."""
     more = {one.served.count - len(one.trained.ids) for one in asked if one.served is not None}
-    if len(more) != 1 or len(asked) < 3:
+    number = more.pop() if len(more) == 1 and len(asked) >= 3 else 0
+    if not number:
         return ""
-    number = more.pop()
-    what = "a token such as BOS" if abs(number) == 1 else f"a fixed text of {abs(number)} tokens, such as a system prompt,"
-    return f"{what} is {'put in' if number > 0 else 'left out'}"
+    text = f"a fixed text of {abs(number)} tokens, such as a system prompt,"
+    return f"{'a token such as BOS' if abs(number) == 1 else text} is {'put in' if number > 0 else 'left out'}"
 
 
 def difference(trained: Sequence[int], served: Sequence[int], made: Probes) -> str:

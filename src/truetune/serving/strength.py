@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from os.path import commonprefix
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +22,21 @@ from truetune.generation.looks import Answer, Chat, Prompt
 from truetune.generation.service import Strength
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.client import GREEDY, Client
+from truetune.serving.effect import effect
 from truetune.serving.scalings import scaled, scalings
 from truetune.serving.trained import Trained
 
 TOKENS = 32
 """Of the tuned model's own answers, whose tokens are scored"""
+LEAST = 0.01
+"""Nats a token (root mean square) that training must have changed"""
 FULL = (0.85, 1.2)
 """Factors that need no explanation: a server computes in another precision"""
+ODD = 0.35
+"""Share of the effect by which the server may be off the tuned model"""
 EXPLAINS = 0.35
 """Share of the distance to the tuned model that a wrong scaling leaves, at most, where it explains what is served"""
+Told = NDArray[np.float32]
 Step = Callable[[str], object]
 
 
@@ -88,7 +93,7 @@ def strength_of(
             return own, *_by_answers(place, own, untuned.answers(prompts, Decoding(stops, TOKENS)), client, tokenizer)
     if found is None:
         return own, None, ["base and tuned model tell the same log-probabilities: there is no effect to look for"]
-    if place.kind == "adapter" and found.factor is not None and not FULL[0] <= found.factor <= FULL[1]:
+    if place.kind == "adapter" and _is_odd(found):
         say("looking for the scaling that is served")
         found = _explained(place, found, s, (t, b), sequences, (prompts, said), tokenizer, options)
     return own, found, []
@@ -104,41 +109,44 @@ def _base(place: Place) -> Place | None:
     return found if found.kind == "model" else None
 
 
-def _told(prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[Scored]) -> NDArray[np.float64]:
+def _told(prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: Sequence[Scored]) -> Told:
     """The log-probabilities of the answers' tokens, one after another."""
     lengths = [len(prompt.ids) for prompt, answer in zip(prompts, answers, strict=True) if answer]
-    return np.concatenate([one.logprobs[at:] for one, at in zip(scores, lengths, strict=True)]).astype(np.float64)
+    return np.concatenate([one.logprobs[at:] for one, at in zip(scores, lengths, strict=True)])
 
 
 def measured(
-    served: NDArray[np.float64], tuned: NDArray[np.float64], base: NDArray[np.float64], *, adapter: bool
+    served: Told, tuned: Told, base: Told, *, adapter: bool
 ) -> Strength | None:
-    """(n,) log-probabilities each, nan where one is not told; None where tuned and base agree to 0.01 nats."""
-    known = np.isfinite(served) & np.isfinite(tuned) & np.isfinite(base)
-    s, t, b = served[known], tuned[known], base[known]
-    effect, change = t - b, s - b
-    if not len(s) or _rms(effect) < 0.01:
+    """(n,) log-probabilities each, nan where one is not told; None where tuned and base are the same."""
+    found = effect([base], [tuned], [served])
+    if found.size < LEAST:
         return None
-    lengths = float(np.linalg.norm(effect) * np.linalg.norm(change))
-    return Strength(
-        "logprobs", len(s), adapter,
-        factor=float(change @ effect / (effect @ effect)),
-        cosine=float(change @ effect / lengths) if lengths else 0.0,
-        effect=_rms(effect), distance=_rms(s - t),
-    )  # fmt: skip
+    return Strength("logprobs", found.places, adapter, factor=found.kept, cosine=found.cosine, effect=found.size,
+                    distance=_rms(served - tuned))  # fmt: skip
 
 
-def _without_base(place: Place, served: NDArray[np.float64], tuned: NDArray[np.float64]) -> Strength:
-    known = np.isfinite(served) & np.isfinite(tuned)
-    return Strength("logprobs", int(known.sum()), place.kind == "adapter", distance=_rms((served - tuned)[known]))
+def _without_base(place: Place, served: Told, tuned: Told) -> Strength:
+    known = int((np.isfinite(served) & np.isfinite(tuned)).sum())
+    return Strength("logprobs", known, place.kind == "adapter", distance=_rms(served - tuned))
 
 
-def _rms(values: NDArray[np.float64]) -> float:
-    return float(np.sqrt(np.mean(values**2))) if len(values) else 0.0
+def _rms(values: Told) -> float:
+    """Root mean square of those that are told."""
+    known = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else 0.0
+
+
+def _is_odd(found: Strength) -> bool:
+    """Is it not all of it? Strong effects do not grow evenly with the scaling, and may turn."""
+    assert found.factor is not None
+    assert found.distance is not None
+    assert found.effect is not None
+    return not FULL[0] <= found.factor <= FULL[1] or found.distance > ODD * found.effect
 
 
 def _explained(
-    place: Place, found: Strength, served: NDArray[np.float64], own: tuple[NDArray[np.float64], NDArray[np.float64]],
+    place: Place, found: Strength, served: Told, own: tuple[Told, Told],
     sequences: Sequence[Sequence[int]], heard: tuple[Sequence[Prompt], Sequence[Answer | None]], tokenizer: Tokenizer,
     options: Options,
 ) -> Strength:  # fmt: skip
@@ -148,8 +156,7 @@ def _explained(
         with scaled(place, scale) as other, opened(other, tokenizer, options) as model:
             scores = model.score(sequences)
         if scores:
-            off = np.abs(served - _told(*heard, scores))
-            rest = _rms(off[np.isfinite(off)])
+            rest = _rms(served - _told(*heard, scores))
             if rest < best[1]:
                 best = (name, rest)
     if best[0] and best[1] <= EXPLAINS * (found.distance or 0.0):
@@ -173,14 +180,19 @@ def _by_answers(
         if said.refusal or mine == theirs:
             continue
         parted += 1
-        part, nearest = len(commonprefix([mine, theirs])), said.text.strip()
-        as_tuned, as_base = (len(commonprefix([nearest, text])) > part or nearest == text for text in (mine, theirs))
+        part, nearest = common(mine, theirs), said.text.strip()
+        as_tuned, as_base = (common(nearest, text) > part or nearest == text for text in (mine, theirs))
         tuned += as_tuned and not as_base
         base_like += as_base and not as_tuned
     if not parted:
         return None, ["base and tuned model give the same greedy answers, and the server tells no log-probabilities: "
                       "how much of the training is served can't be told"]  # fmt: skip
     return Strength("answers", parted, place.kind == "adapter", as_tuned=tuned, as_base=base_like), []
+
+
+def common(one: str, other: str) -> int:
+    """Characters with which both begin."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _plain(tokenizer: Tokenizer, answer: Answer) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,14 +21,14 @@ _DATE = re.compile(r"\d{1,2} \w{3,9} \d{4}|\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A well-known way to write a chat: what stands at its beginning, each role's message, and the generation prompt."""
+    """A well-known way to write a chat: its beginning, each role's message, and the generation prompt."""
 
     head: str
     messages: tuple[str, str, str]
     """Of system, user and assistant, with `{}` for the content"""
     tail: str
 
-    def text(self, messages: list[Mapping[str, Any]]) -> str | None:
+    def text(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
         """None where a message is of another role, or is no text."""
         said = [(message.get("role"), message.get("content")) for message in messages]
         if not all(role in ROLES and isinstance(content, str) for role, content in said):
@@ -96,14 +96,15 @@ def _texts(trained: Trained, made: Probes, base: Probes | None) -> Iterator[tupl
     if len(without) < len(messages):
         yield "the system message is left out", _rendered(made, trained, messages=without)
     else:
-        empty = [{"role": "system", "content": ""}, *messages]
-        yield "the system prompt that the template adds by itself is not there", _rendered(made, trained, messages=empty)
+        silent = _rendered(made, trained, messages=[{"role": "system", "content": ""}, *messages])
+        yield "the system prompt that the template adds by itself is not there", silent
     if tools:
         yield "the tools are left out", _rendered(made, trained, tools=None)
     if trained.settings:
         names = ", ".join(trained.settings)
         yield f"the variables for the template ({names}) are not used", _rendered(made, trained, settings={})
-    yield "it is made with the template in MODEL's folder, which is not the one of the training", _rendered(made, trained)
+    now = _rendered(made, trained)
+    yield "it is made with the template in MODEL's folder, which is not the one of the training", now
     if base is not None:
         yield "it is made with the template of the base model", _rendered(base, trained)
     for name, source in made.tokenizer.templates.items():

@@ -16,8 +16,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.generation.inquest import Effect, Inquest, Parted, Stopping, Token
 from truetune.generation.looks import Watched
+from truetune.generation.pace import Pace
 
-PARTS: dict[str, Any] = {"stopping": Stopping, "base_stopping": Stopping, "effect": Effect}
+PARTS: dict[str, Any] = {"stopping": Stopping, "base_stopping": Stopping, "effect": Effect, "pace": Pace}
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

@@ -69,7 +69,8 @@ class StoppingNeverLearned(CauseRule):
             return
         raised = base is not None and mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
         never = mine.probability < NEVER and not raised
-        what = "was never learned" if never else "was learned in part only"
+        unlearned = base is not None and base.probability >= LEARNED
+        what = "was unlearned" if unlearned else "was never learned" if never else "was learned in part only"
         names = " or ".join(map(str, found.trained or found.served))
         yield self.finding(
             f"stopping {what}: {seen.last} answers do not stop, and behind the whole reference answer the probability "

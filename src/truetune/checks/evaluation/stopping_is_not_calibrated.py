@@ -61,14 +61,14 @@ class StoppingIsNotCalibrated(EvaluationRule):
         if not (few or many):
             return
         evidence = [
-            f"P(stop) where answers end: {stops.mean:.3f} on average, over 1/2 at {stops.likely:,} of {stops.ends:,}; "
+            f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,} of {stops.ends:,}; "
             f"inside answers {stops.inside_mean:.2g}, at most {stops.largest:.2g}"
         ]
         if stops.unserved:
             named = ", ".join(f"{token} ({count:,})" for token, count in stops.unserved.items())
             evidence.append(f"answers end with tokens that serving does not stop at: {named}")
         if other and other.stops:
-            evidence.append(f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.3f}")
+            evidence.append(f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.2g}")
         yield self.finding(
             f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to {stops.high:.2g}): "
             + ("it has not learned where answers end" if few else "it breaks answers off"),

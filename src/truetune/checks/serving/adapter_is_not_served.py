@@ -2,14 +2,14 @@
 
 ## What it does
 
-Scores the same answers by the base, by the tuned model (both on this machine) and by the server. The part of the tuned
-model's effect on the log-probabilities that is served must not be near 0. Where a server tells no log-probabilities, its
-greedy answers are compared at prompts where base and tuned model answer differently.
+Scores the same answers by the base, by the tuned model (both on this machine) and by the server. The part of the
+tuned model's effect on the log-probabilities that is served must not be near 0. Where a server tells none, its greedy
+answers are compared at prompts where base and tuned model answer differently.
 
 ## Why it is bad
 
-An engine that finds no matching tensor in an adapter loads it all the same and serves the base: keys with another prefix,
-modules that it does not support, a request that names the base and not the adapter. There is no error.
+An engine that finds no matching tensor in an adapter loads it all the same and serves the base: keys with another
+prefix, modules that it does not support, a request that names the base and not the adapter. There is no error.
 
 ## Example
 

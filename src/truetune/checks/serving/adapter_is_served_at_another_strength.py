@@ -9,13 +9,15 @@ and it is an error; else a warning.
 
 ## Why it is bad
 
-An engine or exporter that does not read `use_rslora` or `alpha_pattern` serves a weak or an overdone fine-tune: with r =
-64, rsLoRA is served at an eighth.
+An engine or exporter that does not read `use_rslora` or `alpha_pattern` serves a weak or an overdone fine-tune: with
+r = 64, rsLoRA is served at an eighth.
 
 ## Example
 
 ```yaml
-strength: {by: logprobs, places: 96, adapter: true, factor: 0.27, cosine: 0.98, effect: 1.9, distance: 1.4, explained: "alpha/r in place of alpha/sqrt(r): use_rslora was not read", explained_distance: 0.01}
+strength:
+  {by: logprobs, places: 96, adapter: true, factor: 0.27, cosine: 0.98, effect: 1.9, distance: 1.4,
+   explained: "alpha/r in place of alpha/sqrt(r): use_rslora was not read", explained_distance: 0.01}
 ```
 
 ## Use instead
@@ -56,9 +58,8 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
         found = self.subject.strength
         if found is None or not is_part(found):
             return
-        assert found.factor is not None and found.cosine is not None
         yield self.finding(
-            f"the server applies {found.factor:.0%} of what training changed"
+            f"the server applies {found.factor or 0:.0%} of what training changed"
             + (f": {found.explained}" if found.explained else ""),
             "merge the adapter (truetune merge) and serve the merged model, or use an engine that reads its scaling"
             if found.adapter else "serve this model's folder as it is",

@@ -2,13 +2,13 @@
 
 ## What it does
 
-Asks twice without a temperature and compares with the greedy answer. Where they differ and generation_config.json sets a
-temperature, top-p or penalties, the note names them.
+Asks twice without a temperature and compares with the greedy answer. Where they differ and generation_config.json
+sets a temperature, top-p or penalties, the note names them.
 
 ## Why it is bad
 
-vLLM, SGLang and transformers take these settings unasked. An evaluation or a rollout then runs with a temperature that
-nobody chose, and scores move between engines.
+vLLM, SGLang and transformers take these settings unasked. An evaluation or a rollout then runs with a temperature
+that nobody chose, and scores move between engines.
 
 ## Example
 
@@ -55,7 +55,8 @@ class SamplingDefaults(ServingRule):
         if found is None or not found.samples or not found.settings:
             return
         yield self.finding(
-            f"requests that name no temperature are sampled, and generation_config.json has {', '.join(found.settings)}",
+            "requests that name no temperature are sampled, and generation_config.json has "
+            + ", ".join(found.settings),
             "name temperature and penalties in each request, or take them out of generation_config.json",
             evidence=[f"greedy: {short(found.answers[0])}", *(f"unasked: {short(text)}" for text in found.answers[1:])],
         )

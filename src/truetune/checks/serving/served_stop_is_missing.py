@@ -31,8 +31,8 @@ stopping:
 
 ## Fix safety
 
-There is no automatic fix: name the trained stop ids in `eos_token_id` of generation_config.json, beside the weights that
-are served, or as a stop of the server.
+There is no automatic fix: name the trained stop ids in `eos_token_id` of generation_config.json, beside the weights
+that are served, or as a stop of the server.
 
 ## References
 

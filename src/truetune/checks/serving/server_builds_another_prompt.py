@@ -4,8 +4,9 @@
 
 With `truetune serve-check`, asks a running server for the prompts that it makes of fixed conversations (1 to 4 turns,
 with and without a system message and tools) and of rows of the data, and compares them with the training record: by
-their ids where the server tells them (vLLM, SGLang, llama.cpp), else by what it answers. Names the mistake where a known
-one makes just these ids. An error; a warning where only prompts with tools differ, and no row of the data has tools.
+their ids where the server tells them (vLLM, SGLang, llama.cpp), else by what it answers. Names the mistake where a
+known one makes just these ids. An error; a warning where only prompts with tools differ, and no row of the data has
+tools.
 
 ## Why it is bad
 
@@ -16,7 +17,8 @@ the tokenizer. The model is then asked in a format that it was not taught; no fi
 
 ```yaml
 prompts:
-  - {name: 1 turn, same: false, by: ids, trained: 12, served: 13, difference: "at the beginning: the server puts in '<s>' (ids [1])", cause: BOS (<s>) stands twice}
+  - {name: 1 turn, same: false, by: ids, trained: 12, served: 13, cause: BOS (<s>) stands twice,
+     difference: "at the beginning: the server puts in '<s>' (ids [1])"}
 ```
 
 ## Use instead

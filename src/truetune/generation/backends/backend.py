@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.generation.looks import Answer, Prompt
+from truetune.generation.pace import Pace
 
 Ids = Sequence[int]
 Progress = Callable[[int, int], None]
@@ -70,6 +71,10 @@ class Backend(ABC):
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
         """The `count` likeliest next ids behind each prefix (the server may give fewer) with their log-probabilities
         in nats; None where this backend can't tell them."""
+        return None
+
+    def pace(self) -> Pace | None:
+        """What a token costs behind a short and behind a long text; None where the model is not in this process."""
         return None
 
     def close(self) -> None:  # noqa: B027

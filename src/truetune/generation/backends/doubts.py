@@ -13,6 +13,10 @@ DID = {"ignored": "ignores", "refused": "refuses"}
 WITHOUT = {
     "logprobs": "the log-probabilities of its answers are not known",
     "return_token_ids": "the ids of its answers are those of their text",
+    "temperature": "its answers are not sampled as asked",
+    "seed": "another run gives other answers",
+    "top_p": "its answers are drawn from all tokens",
+    "chat_template_kwargs": "its prompts are made without the variables of the template",
 }
 OTHER = "the server makes other prompts than the template of the tokenizer's folder"
 
@@ -41,8 +45,11 @@ def of_prompts(asked: Asked) -> Iterator[str]:
                f"and {len(prompt.ids)} here")  # fmt: skip
 
 
-def of_answers(asked: Asked) -> Iterator[str]:
+def of_answers(asked: Asked, limit: int) -> Iterator[str]:
+    """`limit`: tokens that were asked for at most"""
     said = [one for _, one in asked]
+    if longer := [one for one in said if max(one.counted or 0, len(one.answer.ids) if one.own_ids else 0) > limit + 1]:
+        yield f"the server ignores `max_tokens`: {len(longer)} answers have more than {limit} tokens"
     if apart := sum(one.apart for one in said):
         yield (f"the server took reasoning or tool calls out of {apart} answers: they are put back as <think> and as "
                "JSON, not as the model wrote them")  # fmt: skip

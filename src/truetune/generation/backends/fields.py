@@ -103,7 +103,7 @@ def surveyed(ask: Ask, plain: Mapping[str, Any], *, settings: Mapping[str, Any] 
     is_chat = "messages" in plain
     seen = [_sent(ask, plain, name, sent) for name, sent in _shown(is_chat).items()]
     seen += [_limit(ask, plain, first), _stop(ask, plain, first), _number(ask, plain)]
-    seen += _sampling(ask, plain, first)
+    seen += sampling(ask, plain, first)
     if is_chat:
         seen.append(_prompt(ask, plain, first, "add_generation_prompt", {"add_generation_prompt": False}))
         if settings:
@@ -165,7 +165,7 @@ def _number(ask: Ask, plain: Mapping[str, Any]) -> Seen:
     return Seen("n", "kept" if count == 2 else "ignored", f"{count} answers of 2")
 
 
-def _sampling(ask: Ask, plain: Mapping[str, Any], first: Reply) -> list[Seen]:
+def sampling(ask: Ask, plain: Mapping[str, Any], first: Reply) -> list[Seen]:
     """The temperature, and with it seed and top_p, which do nothing without one."""
     for heat in HOT:
         hot = {**plain, "temperature": heat}
@@ -184,6 +184,15 @@ def _sampling(ask: Ask, plain: Mapping[str, Any], first: Reply) -> list[Seen]:
     narrow = ask({**hot, "top_p": 1e-6})
     kept = narrow.status == 200 and _text(narrow) == _text(first)
     return [*seen, _refused("top_p", narrow) if narrow.status != 200 else Seen("top_p", "kept" if kept else "ignored")]
+
+
+def variables(ask: Ask, plain: Mapping[str, Any], count: int) -> list[Seen]:
+    """Are the variables for the template ignored, where the prompt has not `count` tokens with them?"""
+    name = "chat_template_kwargs"
+    with_them, without = ask(plain), ask({key: value for key, value in plain.items() if key != name})
+    found = _count(with_them, "prompt_tokens")
+    ignored = found not in (None, count) and found == _count(without, "prompt_tokens")
+    return [Seen(name, "ignored", f"{found} tokens of a prompt of {count}")] if ignored else []
 
 
 def _prompt(ask: Ask, plain: Mapping[str, Any], first: Reply, name: str, sent: Mapping[str, Any]) -> Seen:

@@ -137,10 +137,11 @@ def _once(url: str, content: Mapping[str, Any] | None, seconds: float) -> Reply:
             return Reply(reply.status, _body(reply, until), _after(reply.headers.get("Retry-After")))
     except (URLError, HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        late = isinstance(reason, TimeoutError)
-        why = f"none within {seconds:g} s" if late else str(reason) or type(reason).__name__
+        if isinstance(reason, TimeoutError):
+            raise Unanswered(f"{url}: no answer within {seconds:g} s", late=True) from None
+        why = str(reason) or type(reason).__name__
         raise Unanswered(f"{url}: no answer ({why}); expected the URL of a running server, like http://localhost:8000",
-                         late=late) from None  # fmt: skip
+                         late=False) from None  # fmt: skip
 
 
 def _body(reply: Any, until: float) -> Any:

@@ -51,6 +51,12 @@ def errors_of(api: Any) -> tuple[list[str], Any]:
     return said, heard
 
 
+def threads() -> int:
+    """As many as there are cores, or as OMP_NUM_THREADS allows: they wait for each other busily."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    return int(named) if named.isdigit() and int(named) else os.cpu_count() or 1
+
+
 class Engine:
     """One GGUF file, and a context for one sequence. Raises UsageError where llama.cpp does not take the file."""
 
@@ -95,7 +101,7 @@ class Engine:
             settings = self.api.llama_context_default_params()
             size = min(self.positions, max(SMALLEST, 1 << (room - 1).bit_length()))
             settings.n_ctx, settings.n_batch, settings.n_ubatch = size, BATCH, BATCH
-            settings.n_threads = settings.n_threads_batch = os.cpu_count() or 1
+            settings.n_threads = settings.n_threads_batch = threads()
             self.context = self.api.llama_init_from_model(self.model, settings)
             if not self.context:
                 raise UsageError(f"{self.path}: llama.cpp makes no context of {size:,} tokens for it: is there memory?")

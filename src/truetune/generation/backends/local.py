@@ -9,13 +9,16 @@ from typing import Any
 import torch
 
 from truetune.errors import UsageError
-from truetune.generation.answers import answers, generator_of, next_logits, untouched
+from truetune.generation.answers import answers, generator_of, untouched
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, Scored
 from truetune.generation.backends.opening import Options
 from truetune.generation.backends.place import Place
+from truetune.generation.batch import next_logits
 from truetune.generation.forced import scored
 from truetune.generation.loading import adapted, loaded
 from truetune.generation.looks import Answer, Prompt
+from truetune.generation.pace import Pace
+from truetune.generation.pacing import measured
 from truetune.generation.prompts import text_of
 from truetune.generation.voice import Manner
 from truetune.probe.still import still
@@ -101,6 +104,9 @@ class Local(Backend):
                 found.append(dict(zip(best.indices.tolist(), best.values.tolist(), strict=True)))
         return found
 
+    def pace(self) -> Pace | None:
+        return measured(self.model, batch_tokens(self.model))
+
     def close(self) -> None:
         self.model = None
         gc.collect()
@@ -144,4 +150,4 @@ def batch_tokens(model: Any) -> int:
     groups = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     token = 2 * config.num_hidden_layers * groups * width * model.dtype.itemsize
-    return max(FEWEST, room // token)
+    return int(max(FEWEST, room // token))

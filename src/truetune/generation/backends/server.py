@@ -12,13 +12,13 @@ from truetune.errors import UsageError
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, Scored
 from truetune.generation.backends.crew import Wait, each
 from truetune.generation.backends.doubts import of_answers, of_fields, of_prompts
-from truetune.generation.backends.fields import Seen, asker, tried
+from truetune.generation.backends.fields import Seen, asker, sampling, tried, variables
 from truetune.generation.backends.http import Reply, Server, Unanswered, asked, server_of
 from truetune.generation.backends.likelihood import behind
 from truetune.generation.backends.opening import Options
 from truetune.generation.backends.place import Place
 from truetune.generation.backends.prompt_ids import chat_of
-from truetune.generation.backends.spoken import Reader, Spoken
+from truetune.generation.backends.spoken import UNKNOWN, Reader, Spoken
 from truetune.generation.backends.told import Teller
 from truetune.generation.looks import Answer, Prompt
 from truetune.render.tokenizer import Tokenizer
@@ -26,6 +26,7 @@ from truetune.render.tokenizer import Tokenizer
 ROUTES = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 TRIES = 4
 """Times that one prompt is sent, where the server is busy or fails"""
+MORE_TIME = "; --timeout gives it more, --concurrency sends fewer at a time"
 OPTIONAL: dict[str, dict[str, dict[str, Any]]] = {
     "chat": {"logprobs": {"logprobs": True, "top_logprobs": 1}, "return_token_ids": {"return_token_ids": True}},
     "completions": {"logprobs": {"logprobs": 1}, "return_token_ids": {"return_token_ids": True}},
@@ -72,7 +73,7 @@ class Served(Backend):
             try:
                 reply = asked(self._url(route), body, self.options.timeout, tries=TRIES, wait=wait)
             except Unanswered as error:
-                return str(error)
+                return f"{error}{MORE_TIME if error.late else ''}"
             if reply.status != 200:
                 return reply.refusal
             return self.reader.read(reply.body, prompt, decoding.stops, decoding.max_new_tokens)
@@ -149,11 +150,16 @@ class Served(Backend):
             reply, seen = tried(ask, self._body(prompt, route, short), OPTIONAL[route])
         if reply.status != 200:
             raise UsageError(f"{url}: {reply.refusal}{self._advice(reply)}")
+        if decoding.temperature > 0:
+            greedy = {**self._body(prompt, route, short), "temperature": 0}
+            seen += [one for one in sampling(ask, greedy, ask(greedy)) if one.name != "top_p" or decoding.top_p < 1]
+        if route == "chat" and prompt.chat and prompt.chat.settings:
+            seen += variables(ask, self._body(prompt, route, short), len(prompt.ids))
         self.fields[route] = seen
         for note in of_fields(seen):
             self._note(note)
-        kept = {one.name for one in seen if one.verdict == "kept"}
-        return {key: value for name in kept for key, value in OPTIONAL[route][name].items()}
+        kept = [OPTIONAL[route][one.name] for one in seen if one.verdict == "kept" and one.name in OPTIONAL[route]]
+        return {key: value for fields in kept for key, value in fields.items()}
 
     def _advice(self, reply: Reply) -> str:
         if self.server.model is None and not self.options.served_model:
@@ -170,9 +176,9 @@ class Served(Backend):
                 raise UsageError(f"{self.name} answered none of {total} prompts: {why}")
             self._note(f"{failed.total()} of {total} prompts got no answer: {why}")
         spoken = [(prompt, one) for prompt, one in zip(prompts, said, strict=True) if isinstance(one, Spoken)]
-        for note in (*of_prompts(spoken), *of_answers(spoken)):
+        for note in (*of_prompts(spoken), *of_answers(spoken, decoding.max_new_tokens)):
             self._note(note)
-        others = {one.answer.stop for _, one in spoken if one.answer.stop is not None} - decoding.stops
+        others = {one.answer.stop for _, one in spoken if one.answer.stop is not None} - decoding.stops - {UNKNOWN}
         if others and decoding.stops:
             names = ", ".join(f"{self.tokenizer.backend.id_to_token(id)!r} ({id})" for id in sorted(others))
             self._note(f"the server ended answers at {names}, which is no stop token of the tokenizer's folder")

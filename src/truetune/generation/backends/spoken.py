@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from truetune.render.traced import parts
 ENDED = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn", "tool_calls", "function_call"})
 CUT = frozenset({"length", "max_tokens"})
 REASONING = ("reasoning_content", "reasoning")
+UNKNOWN = -1
+"""Stands for a stop token whose id nothing tells"""
 ZERO = 1e-9
 """A log-probability that is no larger for any token is that of a distribution without a doubt: greedy decoding's own"""
 
@@ -48,6 +51,7 @@ class Reader:
         self.tokenizer, self.decode = tokenizer, text_of(tokenizer)
         source = tokenizer.templates.get("default")
         special = {f"{name}_token": token.token for name, token in tokenizer.special.items()}
+        self.one_at_a_time = threading.Lock()
         self.template = _compiled(source, special) if source else None
 
     def read(self, body: Any, prompt: Prompt, stops: frozenset[int], limit: int) -> Spoken | str:
@@ -84,7 +88,7 @@ class Reader:
         if trained and (trained[0] in stops or trained[0] in self.tokenizer.control):
             return trained[0]
         eos = self.tokenizer.special.get("eos")
-        return eos.id if eos and (eos.id in stops or not stops) else min(stops, default=-1)
+        return eos.id if eos and (eos.id in stops or not stops) else min(stops, default=UNKNOWN)
 
     def _stop(self, choice: Mapping[str, Any], ids: list[int] | None, prompt: Prompt, stops: frozenset[int]) -> int:
         told = choice.get("stop_reason")
@@ -114,17 +118,17 @@ class Reader:
         if self.template is None or prompt.chat is None:
             return None
         chat = prompt.chat
+        messages, tools = [*map(dict, chat.messages), answer], list(map(dict, chat.tools)) or None
         try:
-            made = self.template.render(
-                [*map(dict, chat.messages), answer], tools=list(map(dict, chat.tools)) or None, **chat.settings
-            )
+            with self.one_at_a_time:
+                made = self.template.render(messages, tools=tools, **chat.settings)
         except TemplateError:
             return None
         text = "".join(parts(made))
         if not text.startswith(prompt.text):
             return None
-        stop = self.decode([self.usual_stop(prompt, frozenset())])
-        return text[len(prompt.text) :].partition(stop)[0] if stop else None
+        stop = self.usual_stop(prompt, frozenset())
+        return None if stop == UNKNOWN else text[len(prompt.text) :].partition(self.decode([stop]))[0]
 
 
 def _compiled(source: str, special: dict[str, str]) -> Template | None:

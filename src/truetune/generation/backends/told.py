@@ -155,6 +155,7 @@ class Teller:
             if len(told_of) == len(worth):
                 found[list(told_of)] = [np.nan if one is None else one for one in worth]
                 return found, None
+        self._say(f"{self.url} echoes {len(worth)} tokens of {len(ids)}: their probabilities are not used")
         return None
 
     def _ask(self, ids: Ids, fields: Mapping[str, Any], wait: Wait) -> Reply | None:

@@ -142,10 +142,13 @@ class Vllm(Backend):
         found: list[Any] = []
         for first in range(0, len(rows), together):
             part = slice(first, first + together)
-            found += self.engine.generate(
-                [{"prompt_token_ids": list(ids)} for ids in rows[part]], list(settings[part]), use_tqdm=False,
-                lora_request=self.adapter,
-            )  # fmt: skip
+            try:
+                found += self.engine.generate(
+                    [{"prompt_token_ids": list(ids)} for ids in rows[part]], list(settings[part]), use_tqdm=False,
+                    lora_request=self.adapter,
+                )  # fmt: skip
+            except Exception as error:
+                raise UsageError(f"{self.name}: vLLM gave up: {first_line(error)}") from error
             if progress:
                 progress(len(found), len(rows))
         return found
@@ -208,7 +211,7 @@ class Vllm(Backend):
         self, sequences: Sequence[Ids], stops: frozenset[int] = frozenset(), progress: Progress | None = None
     ) -> list[Scored] | None:
         """Without the probability of stopping, which vLLM tells of few tokens a place. Raises UsageError for a sequence
-        that fills all of the model's positions."""
+        that fills all of the model's positions. With an adapter one by one: vLLM 0.32 fails at several at a time."""
         found = [np.full(len(ids), np.nan, np.float32) for ids in sequences]
         rows = [i for i, ids in enumerate(sequences) if len(ids) > 1]
         if rows:
@@ -218,7 +221,9 @@ class Vllm(Backend):
                                  f"{self.positions:,} positions")  # fmt: skip
             self._room(longest)
             settings = self._sampling(len(rows), Decoding(frozenset()), prompt_logprobs=0, max_tokens=1)
-            for i, said in zip(rows, self._asked([sequences[i] for i in rows], settings, progress), strict=True):
+            together = 1 if self.adapter else TOGETHER
+            asked = self._asked([sequences[i] for i in rows], settings, progress, together)
+            for i, said in zip(rows, asked, strict=True):
                 own = zip(sequences[i][1:], said.prompt_logprobs[1:], strict=True)
                 found[i][1:] = [place[id].logprob for id, place in own]
         return [Scored(own) for own in found]
@@ -238,4 +243,5 @@ class Vllm(Backend):
 
 
 def first_line(error: BaseException) -> str:
+    """Of what it says; else its kind."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

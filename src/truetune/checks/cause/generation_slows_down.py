@@ -1,0 +1,89 @@
+"""Generation is slow for a reason that is in the settings: no cache, beams, or a GPU that is not used.
+
+## What it does
+
+Times a token behind 8 and behind 256 others, with the settings that are saved with the model. It fires where these
+switch the cache off, where a token behind the longer text takes three times as long (with a cache it hardly takes
+longer), where generation_config.json asks for several beams, and where the model is on a CPU beside a GPU.
+
+## Why it is bad
+
+Without a cache of keys and values the whole text is computed again for each token: an answer of 256 tokens costs as
+much as reading 256 texts. Training with gradient checkpointing switches the cache off, and saves the model so. Beams
+cost their number.
+
+## Example
+
+```yaml
+pace: {short: 0.05, long: 0.9, cached: false}
+```
+
+## Use instead
+
+```yaml
+pace: {short: 0.05, long: 0.06, cached: true}
+```
+
+## Fix safety
+
+There is no automatic fix: the answers stay the same without beams and with a cache, but for rounding. Beams may be
+wanted; then say so with `--ignore generation-slows-down`.
+
+## References
+
+- huggingface/trl#3891, turbo-llm/turbo-alignment#47
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CauseRule
+from truetune.generation.pace import Pace
+
+GROWTH = 3.0
+"""How many times as long a token may take behind the longer text"""
+LEAST = 0.005
+"""Seconds that it must take longer: less is noise"""
+
+
+class GenerationSlowsDown(CauseRule):
+    code = "TT980"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        pace = self.subject.pace
+        if pace is None:
+            return
+        for what, remedy in _reasons(pace):
+            near, far = pace.lengths
+            yield self.finding(
+                what,
+                remedy,
+                evidence=[f"a token takes {_time(pace.short)} behind {near} tokens and {_time(pace.long)} behind {far} "
+                          f"({pace.growth:.1f} times as long), on {pace.device}",
+                          f"up to {pace.batch} prompts of {far} tokens were answered together"],
+            )  # fmt: skip
+
+
+def _reasons(pace: Pace) -> Iterator[tuple[str, str]]:
+    """What makes it slow, and what to do."""
+    slower = (
+        f"a token behind {pace.lengths[1]} tokens takes {pace.growth:.0f} times as long as behind {pace.lengths[0]}"
+    )
+    if pace.cached is False:
+        yield ("the saved settings switch the cache off: the whole text is computed again for each token",
+               'write "use_cache": true into config.json and generation_config.json')  # fmt: skip
+    elif pace.growth >= GROWTH and pace.long - pace.short >= LEAST:
+        yield (f"{slower}, as if there were no cache",
+               "look whether the model's code hands its cache on, and which attention it uses")  # fmt: skip
+    if pace.beams > 1:
+        yield (f"generation_config.json asks for {pace.beams} beams: each token is computed {pace.beams} times",
+               'write "num_beams": 1 there, where the best of several answers is not wanted')  # fmt: skip
+    if pace.unused is not None:
+        yield (f"the model is on {pace.device}, beside {pace.unused}", "leave --device out, or name cuda")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,0 +1,90 @@
+"""What two rules say is said once, and what follows from a cause is not said beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from tests.checks.pages.cause import inquest
+from truetune.checks.causes import causes_of
+from truetune.generation.inquest import Effect, Stopping
+from truetune.spec.run import RunSpec
+
+ENDLESS: dict[str, Any] = {
+    "look": {"stopped": 0, "stop_probability": 0.00002}, "trained": ["<|im_end|>"], "served": ["<|im_end|>"],
+    "stopping": {"probability": 0.00002, "rank": 811}, "base_stopping": {"probability": 0.00001, "rank": 1033},
+}  # fmt: skip
+NOTHING = Effect(0.0, -2.0, -2.0, 100)
+
+
+def rules(example: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.severity) for finding in causes_of(replace(inquest(example), **changes))]
+
+
+def test_a_sound_model_has_none() -> None:
+    assert rules({"kind": "adapter", "effect": {"difference": 0.5, "model": -1, "base": -2, "tokens": 9}}) == []
+
+
+def test_stopping_never_learned() -> None:
+    assert rules(ENDLESS) == [("stopping-never-learned", "error")]
+
+
+def test_without_a_base_it_is_said_too() -> None:
+    assert rules(ENDLESS, base_stopping=None) == [("stopping-never-learned", "error")]
+
+
+def test_stopping_that_was_learned_in_part() -> None:
+    assert rules(ENDLESS, stopping=Stopping(0.03, 4, 8)) == [("stopping-never-learned", "warning")]
+    assert rules(ENDLESS, stopping=Stopping(0.3, 1, 8)) == [("stopping-never-learned", "warning")]
+
+
+def test_stopping_that_was_unlearned() -> None:
+    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=Stopping(0.9, 0, 8)))
+    assert finding.message.startswith("stopping was unlearned")
+
+
+def test_an_answer_that_the_limit_cuts_has_no_cause() -> None:
+    found = inquest(ENDLESS)
+    assert causes_of(replace(found, watched=replace(found.watched, limit=2))) == ()
+
+
+def test_what_follows_from_a_cause_is_not_said() -> None:
+    assert rules(ENDLESS, kind="adapter", effect=NOTHING) == [("adapter-without-effect-on-answers", "error")]
+    assert rules(ENDLESS, prompts=("1 turn: other",)) == [("prompt-is-not-the-trained-one", "error")]
+
+
+def test_the_base_answers_where_nothing_was_trained() -> None:
+    assert rules(ENDLESS, effect=NOTHING) == [("model-is-the-base", "warning")]
+    assert rules(ENDLESS, effect=NOTHING, run=True) == [("model-is-the-base", "error")]
+
+
+def test_a_stop_that_is_neither_served_nor_learned() -> None:
+    """It does not stand in the answers, and is not likely: serving it would not help."""
+    assert rules({**ENDLESS, "served": ["<|endoftext|>"]}) == [("stopping-never-learned", "error")]
+
+
+def test_nan_is_found() -> None:
+    nan = float("nan")
+    assert rules({}, surprise=nan, effect=Effect(nan, nan, -2.0, 9)) == [
+        ("worse-than-its-base", "error"),
+        ("no-language-left", "error"),
+    ]
+
+
+def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+    zeros = {f"{name}A.weight": np.zeros((2, 8), np.float32), f"{name}B.weight": np.zeros((8, 2), np.float32)}
+    save_file(zeros, tmp_path / "adapter_model.safetensors")
+    found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path))
+    assert [finding.rule for finding in found if finding.severity == "error"] == ["weights-all-zero"]
+    assert any("exactly as likely without it" in line for line in found[0].evidence)
+
+
+def test_rules_can_be_chosen() -> None:
+    assert causes_of(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))) == ()
