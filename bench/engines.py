@@ -112,7 +112,7 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
         seconds = time.perf_counter() - began
         taught = backend.answers(prompts, Decoding(stops, 1))
         scores = backend.score([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
-        fields = surveys(backend, prompts[0]) if asked["backend"] == "server" else {}
+        fields = surveys(backend, prompts[0]) if asked["survey"] and asked["backend"] == "server" else {}
         best = backend.likeliest([prompts[0].ids], 2)
         return {
             "answers": [answer and asdict(answer) for answer in said],
@@ -223,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="a regular expression: only engines of such a name")
     parser.add_argument("--break-template", action="store_true")
     parser.add_argument("--wrong", metavar="MODEL")
+    parser.add_argument("--survey", action="store_true", help="ask servers which fields they ignore, too")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="replies are put there, and not asked for again")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
@@ -255,7 +256,7 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
                 replies[engine.name] = asked_apart(engine.python, "ask", {
                     "place": url or engine.model, "backend": engine.backend, "tokenizer": given.model,
                     "dtype": None if engine.backend == "llama.cpp" else "float32", "tokens": given.tokens,
-                    "served_model": engine.served_model, "prompts": str(work / "prompts.json"),
+                    "served_model": engine.served_model, "survey": given.survey, "prompts": str(work / "prompts.json"),
                 }, work)  # fmt: skip
         except (RuntimeError, SystemExit) as error:
             replies[engine.name] = {"failed": str(error)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,10 +179,7 @@ class Padded(Backend):
         self.score = inner.score  # type: ignore[method-assign]
 
     def answers(
-        self,
-        prompts: list[Prompt],
-        decoding: Decoding,
-        progress: Progress | None = None,  # type: ignore[override]
+        self, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress | None = None
     ) -> list[Answer | None]:
         if len(prompts) == 1:
             return self.inner.answers(prompts, decoding)
@@ -204,7 +202,7 @@ def test_what_can_not_be_asked_is_a_note(home: Path) -> None:
         kind = "server"
 
         def answers(self, prompts: Any, decoding: Decoding, progress: Progress | None = None) -> list[Answer | None]:
-            return [Answer((5,), "On", decoding.stops and min(decoding.stops)) for _ in prompts]
+            return [Answer((5,), "On", min(decoding.stops)) for _ in prompts]
 
     found = asked(home / "right", home / "base", backend=Silent(place.name))
     assert found.stopping is None

@@ -129,9 +129,12 @@ def test_of_judged_answers_and_pairs_the_wanted_ones_count(tmp_path: Path) -> No
     judged = [{"messages": chat["messages"], "label": i % 2 == 0} for i, chat in enumerate(tiny.chats(4))]
     held = examples(write(tmp_path, judged))
     assert (len(held.documents), held.skipped) == (2, {BAD: 2})
-    pairs = examples(write(tmp_path, tiny.pairs(3), "pairs.jsonl"))
+    rows = tiny.pairs(3)
+    rows[0]["prompt"] = [*rows[1]["prompt"], {"role": "assistant", "content": "Ask again."}, *rows[0]["prompt"]]
+    pairs = examples(write(tmp_path, rows, "pairs.jsonl"))
     decode = probes_of().tokenizer.backend.decode
-    assert "There are 3" in decode(pairs.documents[0].ids[pairs.documents[0].supervised].tolist())
+    said = [decode(d.ids[d.supervised].tolist(), skip_special_tokens=False) for d in pairs.documents]
+    assert said == [f"There are {i + 3} {tiny.FRUITS[i]} in it.<|im_end|>" for i in range(3)]
 
 
 def test_training_logs_the_same_loss(tmp_path: Path) -> None:

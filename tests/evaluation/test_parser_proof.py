@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.parts import data
@@ -135,6 +136,7 @@ def test_an_example_shows_gold_reading_and_row() -> None:
 def test_chance_is_that_of_the_golds() -> None:
     proof = proof_of(parser_of("choice"), ["A", "A", "A", "B"], name="choice")
     assert proof.chance == proof.shuffled == 3 / 6
+    assert str(proof) == "choice: reads 4 of 4 gold answers; shuffled ones score 0.50, chance is 0.50; empty ones 0.00"
     assert proof_of(parser_of("choice"), ["A"] * 9, name="choice").chance == 1.0
     assert told(proof_of(parser_of("choice"), ["A"] * 9, name="choice")) == {}
     assert proof_of(parser_of("choice"), [], name="choice").golds == 0
@@ -187,3 +189,26 @@ def test_real_tool_calls() -> None:
     assert len(calls) > 100
     assert told(proof_of(parser_of("json"), calls, name="json")) == {}
     assert set(told(proof_of(str.strip, calls, name="as text"))) == {"TT955"}
+
+
+class Hostile:
+    """Raises whatever is done with it."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("parse", [
+    lambda text: Hostile(), lambda text: np.ones(2), lambda text: float("nan"), lambda text: 1 / 0,
+])  # fmt: skip
+def test_a_parser_can_do_nothing_to_the_proof(parse: Any) -> None:
+    golds = ["", "9" * 5000, "#### 9" + "9" * 5000, "\ud800", '{"a": [', "灯塔", "The answer is ²."]
+    proof = proof_of(parse, golds, name="hostile", questions=golds)
+    assert proof.read == 0
+    assert set(told(proof)) == {"TT955"}
+    assert after_answers(proof, parse, golds, golds).answers == len(golds)

@@ -36,7 +36,11 @@ def started(handle: Handle) -> str:
         def log_message(self, *_: Any) -> None:
             pass
 
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Clients that hang up are no news."""
+
+    running = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=running.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{running.server_address[1]}"
 

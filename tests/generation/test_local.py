@@ -296,3 +296,15 @@ def test_pace(base: Path, tmp_path: Path) -> None:
         slow = model.pace()
         assert slow
         assert (slow.cached, slow.beams) == (False, 2)
+
+
+def test_memory_that_does_not_hold_one_row(base: Path) -> None:
+    def full(_: Any, inputs: Any) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    with backend(base) as model:
+        model.model.get_input_embeddings().register_forward_pre_hook(full)
+        with pytest.raises(UsageError, match="does not hold a single row"):
+            model.answers([prompt([5, 6])], Decoding(frozenset({STOP}), 4))
+        with pytest.raises(UsageError, match="does not hold a single row"):
+            model.score([[5, 6, 7]])

@@ -217,6 +217,16 @@ def flaky(tiny_folder: Path, *replies: Any) -> tuple[str, list[dict[str, Any]]]:
     return started(handle), heard
 
 
+def test_ids_that_no_text_becomes(model: Any, tiny_folder: Path) -> None:
+    letters = [tiny.tokenizer().convert_tokens_to_ids(letter) for letter in "apples"]
+    assert tiny.tokenizer().encode("apples") != letters
+    for heeds, told in (({"logprobs", "echo"}, False), ({"ids", "logprobs", "echo"}, True)):
+        url = started(Completions(model, tiny.tokenizer(), heeds))
+        with backend(url, tiny_folder, served_model=None) as server:
+            assert (server.score([tiny.tokenizer().encode("ten figs"), letters]) is not None) is told
+        assert any("do not become the ids again" in note for note in server.notes) is not told
+
+
 def test_ignored_limits_and_variables(tiny_folder: Path, tmp_path: Path) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 50}
     reply = {"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "usage": usage}

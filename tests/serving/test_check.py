@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from truetune.generation.backends.http import Server
 from truetune.generation.backends.opening import Options
 from truetune.generation.backends.place import placed
 from truetune.generation.service import Service
+from truetune.report.service import as_text
 from truetune.serving.behaviour import answered
 from truetune.serving.check import findings_of, serve_check
 from truetune.serving.client import Client
@@ -88,6 +90,9 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  #
     assert {ending["finish"] for ending in seen["stopping"]["endings"]} == {"stop"}
     assert seen["context"]["counted"] >= seen["context"]["sent"] >= 512
     assert {"logprobs", "n"} <= {*service.ignored}
+    drawn = as_text(report)
+    assert re.search(r"prompts +11 of 11 equal, by their number of tokens", drawn)
+    assert re.search(r"the same greedy request +7 of 7 answers are equal", drawn)
 
 
 @pytest.mark.parametrize(("change", "message", "case"), [
@@ -100,7 +105,7 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  #
 ], ids=["alpaca", "no generation prompt", "a system prompt"])  # fmt: skip
 def test_another_template(
     transformers_serve: str, tiny_folder: Path, copy: Copy, change: Change, message: str, case: str  # noqa: F811
-) -> None:
+) -> None:  # fmt: skip
     _, (finding,) = prompts(transformers_serve, tiny_folder, copy("chat_template.jinja", change))
     assert (finding.code, finding.severity, finding.count, finding.total) == ("TT962", "error", 4, 4)
     assert message in finding.message
@@ -161,6 +166,6 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
 ])  # fmt: skip
 def test_no_such_server(
     transformers_serve: str, tiny_folder: Path, endpoint: str | None, served: str | None, message: str  # noqa: F811
-) -> None:
+) -> None:  # fmt: skip
     with pytest.raises(UsageError, match=message):
         serve_check(str(tiny_folder), endpoint or transformers_serve, options=Options(served_model=served))

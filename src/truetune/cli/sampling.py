@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Ask a model held-out rows: does it answer, and stop? If not, why?")
-@click.argument("model", required=False, metavar="MODEL")
+@click.argument("model", required=False, metavar="[MODEL]")
 @click.option("--data", multiple=True, metavar="FILE",
               help="Rows to ask; else those that the model's run held out. Repeatable.")  # fmt: skip
 @click.option("-n", "count", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
@@ -84,11 +86,15 @@ def _asked(
     from truetune.evaluation.following import follow
     from truetune.evaluation.sample import sample as ask
     from truetune.report.sampled import asking
-    from truetune.training.proof import quiet as hush
 
-    hush()
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     with asking(off=quiet) as progress:
         if model is not None:
             return ask(model, compare=compare, progress=progress, **given, **settings)
-        return follow(watch or "", once=once, looks=looks, say=(lambda line: None) if quiet else say,
-                      progress=progress, **given, **settings)  # fmt: skip
+        try:
+            return follow(watch or "", once=once, looks=looks, say=(lambda line: None) if quiet else say,
+                          progress=progress, **given, **settings)  # fmt: skip
+        except KeyboardInterrupt:
+            say("interrupted: the same command goes on, and asks nothing twice; --once shows what is there")
+            raise

@@ -37,7 +37,7 @@ def serve_check(
       truetune serve-check outputs/merged --endpoint http://localhost:8000 --base path/to/base --data held-out.jsonl
       truetune serve-check model.gguf -t outputs/merged --endpoint http://localhost:8080 --no-strength
     """
-    from truetune.report import service
+    import truetune.report.service  # noqa: F401  # how this report is drawn
     from truetune.serving.check import serve_check as check
     from truetune.spec.files import spec_of
 
@@ -45,9 +45,12 @@ def serve_check(
     opened = opening(options)
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
     spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    if not no_strength:
+        from truetune.training.proof import quiet
+
+        quiet()
     report = check(
         model, endpoint, base=base, tokenizer=tokenizer, options=opened, data=data, count=count,
         strength=not no_strength, longest=longest, spec=spec, say=str if deliver.quiet else say,
     )  # fmt: skip
-    assert service
     return deliver(report)

@@ -129,7 +129,8 @@ class Trained:
     def of(cls, run: Mapping[str, Any], data: Sequence[str]) -> Trained:
         """Raises DataError for a file that is not there."""
         record = run.get("data") or {}
-        files = (record.get("inputs") or {}).get("data") or []
+        inputs = (record.get("inputs") or {}).get("data") or []
+        files = [entry for entry in inputs if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()]
         paths = [source.path for source in resolve(data)] if files else []
         given = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
         known = {entry["digest"]: number for number, entry in enumerate(files)}

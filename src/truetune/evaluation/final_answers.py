@@ -14,6 +14,8 @@ from truetune.render.plan import THINK_END
 Kind = Literal["number", "letter", "word", "json"]
 FORMS = ("{}", "{}.", "**{}**", "Answer: {}", "**Answer: {}**", "The answer is {}.", "\\boxed{{{}}}", "#### {}")
 """In which models write an answer"""
+LONGEST_NUMBER = 24
+"""Digits of a number that is written otherwise"""
 SHORT = 3
 """Words of a text that is an answer and nothing else"""
 _NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
@@ -87,15 +89,15 @@ def wrapped(final: Final) -> Iterator[tuple[str, str]]:
 def rewritten(gold: str, final: Final) -> Iterator[tuple[str, str]]:
     """(name, text): the gold itself, its number written otherwise: grouped, or with a currency."""
     at = gold.rfind(final.text)
-    if final.kind != "number" or at < 0 or "$" in final.text or not (bare := _BARE.fullmatch(final.text)):
+    plain = final.kind == "number" and len(final.value) < LONGEST_NUMBER and "$" not in final.text
+    if not plain or at < 0 or not (bare := _BARE.fullmatch(final.text)):
         return
     at += bare.start(1)
     before, after = gold[:at], gold[at + len(bare[1]) :]
     number = Decimal(final.value)
     if number == number.to_integral_value() and abs(number) >= 1000:
-        grouped, plain = f"{int(number):,}", str(int(number))
-        other = plain if "," in bare[1] else grouped
-        yield ("X without commas" if other == plain else "X with commas"), before + other + after
+        form, other = ("X without commas", "") if "," in bare[1] else ("X with commas", ",")
+        yield form, f"{before}{int(number):{other}}{after}"
     if not before.endswith(("$", "\\$", "{")) and number >= 0:
         yield "$X", f"{before}${bare[1]}{after}"
 

@@ -231,7 +231,7 @@ def _there(folder: Path, faults: list[str], done: Collection[int] = ()) -> Itera
         else:
             yield step, path
     run = read_run(folder)
-    finished = run.get("status") == "finished" and is_checkpoint(folder)
+    finished = run.get("status") == "finished" and isinstance(run.get("step"), int) and is_checkpoint(folder)
     if finished and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
         yield run["step"], folder
 

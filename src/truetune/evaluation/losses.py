@@ -65,7 +65,7 @@ def held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
     count = shortened = 0
     while chunk := list(islice(source, ROWS)):
         count += len(chunk)
-        wanted = [replace(row, rejected=None, label=None) for row in chunk if row.label is not False]
+        wanted = [_wanted(row) for row in chunk if row.label is not False]
         skipped[BAD] += len(chunk) - len(wanted)
         made = maker.make(wanted)
         documents += made.documents
@@ -73,6 +73,14 @@ def held_out(probes: Probes, rows: Iterable[Conversation]) -> HeldOut:
         skipped.update(rejected.reason for rejected in made.rejected)
         shortened += made.shortened
     return HeldOut(tuple(documents), dict(+skipped), count, shortened)
+
+
+def _wanted(row: Conversation) -> Conversation:
+    """The wanted answer of a pair or of a row that is judged, which is all that training on preferences sees."""
+    if not row.is_preference:
+        return row
+    before = [{**message, "train": False} for message in row.messages[: row.prompt_messages or 0]]
+    return replace(row, messages=[*before, *row.messages[len(before) :]], rejected=None, label=None)
 
 
 def row_losses(documents: Sequence[Document], scored: Sequence[Scored]) -> RowLosses:

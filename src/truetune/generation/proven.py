@@ -61,3 +61,9 @@ class ParserProof:
     """Answers of a model that were looked at"""
     forms: tuple[tuple[str, bool], ...] = ()
     """Wrappings of a value that models use -> it is read in them"""
+
+    def __str__(self) -> str:
+        """`number: reads 12 of 12 gold answers; shuffled ones score 0.06, chance is 0.06; empty ones 0.00`"""
+        chance = "" if self.chance is None else f", chance is {self.chance:.2f}"
+        shuffled = "" if self.shuffled is None else f"; shuffled ones score {self.shuffled:.2f}{chance}"
+        return f"{self.name}: reads {self.read:,} of {self.golds:,} gold answers{shuffled}; empty ones {self.empty:.2f}"

@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.generation.service import By, Service, Strength
-from truetune.report.terminal import draw_more
+from truetune.report.terminal import as_text, draw_more
 from truetune.report.text import many, visible
 from truetune.serving.report import ServiceReport
 
+__all__ = ["as_text", "lines"]
 HOW: dict[By, str] = {"ids": "by their ids", "count": "by their number of tokens", "answers": "by their answers"}
 Line = tuple[str, str, bool]
 """What was looked at, what was seen, and is it as it should be?"""

@@ -74,7 +74,7 @@ def serve_check(
     record = record_of(place, made, read(data) if data else (), count=count)
     bos = made.tokenizer.special.get("bos")
     client = Client(server, seconds=options.timeout, concurrency=options.concurrency, bos=bos.token if bos else None)
-    spec = spec or RunSpec()
+    spec = spec or place.spec(**settings)
     service = _seen(place, client, made, record, options, strength=strength, longest=longest, say=say)
     return ServiceReport(
         spec=spec,

@@ -115,9 +115,7 @@ def _told(prompts: Sequence[Prompt], answers: Sequence[Answer | None], scores: S
     return np.concatenate([one.logprobs[at:] for one, at in zip(scores, lengths, strict=True)])
 
 
-def measured(
-    served: Told, tuned: Told, base: Told, *, adapter: bool
-) -> Strength | None:
+def measured(served: Told, tuned: Told, base: Told, *, adapter: bool) -> Strength | None:
     """(n,) log-probabilities each, nan where one is not told; None where tuned and base are the same."""
     found = effect([base], [tuned], [served])
     if found.size < LEAST:

@@ -77,9 +77,7 @@ def record_of(place: Place, probes: Probes, rows: Iterable[Conversation] = (), *
     return Record(tuple(_prompts(made)), stops, source, tuple(notes))
 
 
-def _with_rows(
-    stored: dict[str, Any], probes: Probes, rows: list[Conversation], count: int
-) -> dict[str, Any]:
+def _with_rows(stored: dict[str, Any], probes: Probes, rows: list[Conversation], count: int) -> dict[str, Any]:
     """A contract with other rows."""
     if not rows:
         return stored

@@ -82,7 +82,7 @@ def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
     zeros = {f"{name}A.weight": np.zeros((2, 8), np.float32), f"{name}B.weight": np.zeros((8, 2), np.float32)}
     save_file(zeros, tmp_path / "adapter_model.safetensors")
     found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path))
-    assert [finding.rule for finding in found if finding.severity == "error"] == ["weights-all-zero"]
+    assert [finding.rule for finding in found if finding.severity == "error"] == ["adapter-file-empty"]
     assert any("exactly as likely without it" in line for line in found[0].evidence)
 
 

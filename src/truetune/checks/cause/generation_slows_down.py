@@ -9,8 +9,8 @@ longer), where generation_config.json asks for several beams, and where the mode
 ## Why it is bad
 
 Without a cache of keys and values the whole text is computed again for each token: an answer of 256 tokens costs as
-much as reading 256 texts. Training with gradient checkpointing switches the cache off, and saves the model so. Beams
-cost their number.
+much as reading 256 texts. Trainers switch the cache off, and config.json is saved so: where no generation_config.json
+says otherwise, it holds for answers too. Beams cost their number.
 
 ## Example
 

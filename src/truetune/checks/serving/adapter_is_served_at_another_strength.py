@@ -77,6 +77,4 @@ def is_part(strength: Strength) -> bool:
     """Is it the same effect, weaker or stronger? A named scaling needs no cosine: strong ones turn the effect."""
     if strength.factor is None or strength.cosine is None or is_gone(strength):
         return False
-    return bool(strength.explained) or (
-        strength.cosine >= SAME_WAY and not WHOLE[0] <= strength.factor <= WHOLE[1]
-    )
+    return bool(strength.explained) or (strength.cosine >= SAME_WAY and not WHOLE[0] <= strength.factor <= WHOLE[1])

@@ -51,8 +51,11 @@ class PromptIsCutInSilence(ServingRule):
         fewer = found.counted is not None and found.counted < found.sent
         if not fewer and found.beginning is not False:
             return
-        read = f"{found.counted:,} tokens were read" if fewer and found.counted is not None else \
-            "another beginning gives the same answer, to the last digit"
+        read = (
+            f"{found.counted:,} tokens were read"
+            if fewer and found.counted is not None
+            else "another beginning gives the same answer, to the last digit"
+        )
         yield self.finding(
             f"a prompt of {found.sent:,} tokens is cut in silence: {read}",
             "start the server with a longer context, and so that it refuses what is longer",

@@ -166,11 +166,11 @@ def _after(header: str | None) -> float | None:
     """Retry-After: seconds, or a date (RFC 9110, 10.2.3)."""
     if not header:
         return None
+    if header.strip().isdecimal():
+        return float(header)
     try:
-        return max(
-            0.0, float(header) if header.strip().isdigit() else parsedate_to_datetime(header).timestamp() - time.time()
-        )
-    except ValueError:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except (ValueError, OverflowError):
         return None
 
 

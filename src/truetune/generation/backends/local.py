@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,11 +79,12 @@ class Local(Backend):
     ) -> list[Answer | None]:
         self._check(prompt.ids for prompt in prompts)
         stops = self._known(decoding.stops)
-        found = answers(
-            self.model, prompts, stops=stops, pad=self._pad(stops), max_new_tokens=decoding.max_new_tokens,
-            decode=text_of(self.tokenizer), batch_tokens=batch_tokens(self.model),
-            manner=Manner(decoding.temperature, decoding.top_p, decoding.seed), progress=progress,
-        )  # fmt: skip
+        with self._enough():
+            found = answers(
+                self.model, prompts, stops=stops, pad=self._pad(stops), max_new_tokens=decoding.max_new_tokens,
+                decode=text_of(self.tokenizer), batch_tokens=batch_tokens(self.model),
+                manner=Manner(decoding.temperature, decoding.top_p, decoding.seed), progress=progress,
+            )  # fmt: skip
         if unanswered := found.count(None):
             self._note(f"{unanswered} of {len(prompts)} prompts got no answer: they are empty, or leave no room in the "
                        "model's positions")  # fmt: skip
@@ -92,7 +94,8 @@ class Local(Backend):
         self, sequences: Sequence[Ids], stops: frozenset[int] = frozenset(), progress: Progress | None = None
     ) -> list[Scored] | None:
         self._check(sequences)
-        return scored(self.model, sequences, self._known(stops), progress)
+        with self._enough():
+            return scored(self.model, sequences, self._known(stops), progress)
 
     def likeliest(self, prefixes: Sequence[Ids], count: int) -> list[dict[int, float]] | None:
         self._check(prefixes)
@@ -117,6 +120,15 @@ class Local(Backend):
     def rows(self) -> int:
         """How many tokens its embedding has"""
         return int(self.model.get_input_embeddings().weight.shape[0])
+
+    @contextmanager
+    def _enough(self) -> Iterator[None]:
+        """Say it where the memory does not hold one row."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise UsageError(f"{self.name}: the memory of {self.model.device} does not hold a single row; name another "
+                             "--device, or shorter rows and answers") from None  # fmt: skip
 
     def _check(self, sequences: Any) -> None:
         highest = max((id for ids in sequences for id in ids), default=-1)

@@ -23,7 +23,7 @@ MOST = (20, 5)
 TRIES = 4
 """Times that one question is sent, where the server is busy or fails"""
 TRIAL = 8
-"""Tokens that a server is tried with"""
+"""Tokens that a server is tried with, where they can be sent as they are"""
 NEAR = 0.05
 """Nats by which two answers to the same question may differ"""
 IMPOSSIBLE = -1000.0
@@ -63,13 +63,25 @@ class Teller:
 
     def prepare(self, sequences: Sequence[Ids], wait: Wait) -> None:
         """Try with the beginning of some of these ids what the server tells. Raises Unanswered."""
-        for ids in (ids[:TRIAL] for ids in sequences if ids):
+        for ids in filter(None, sequences):
+            ids = self._beginning(ids)
             if not self.tried:
                 self.tried = True
                 self._try(ids)
             begins = ids[0] == self.bos
             if begins not in self.proven and self.kept & {"echo", "prompt_logprobs"}:
                 self.proven[begins] = self._proof(ids, wait)
+
+    def _beginning(self, ids: Ids) -> Ids:
+        """Some of its first ids, as few as can be sent as they are."""
+        self.written(ids[:TRIAL])
+        return next((ids[:end] for end in range(TRIAL, len(ids)) if self._fits(ids[:end])), ids)
+
+    def _fits(self, ids: Ids) -> bool:
+        """Can they be sent as they are? Not every text becomes the ids again that it was made of."""
+        if self.takes_ids:
+            return True
+        return list(self.tokenizer.backend.encode(self.decode(ids), add_special_tokens=False).ids) == list(ids)
 
     def _try(self, ids: Ids) -> None:
         ask, plain = asker(self.url, self.seconds), self._body(ids)
@@ -94,9 +106,11 @@ class Teller:
         """Is the next token, given, told to be as likely as it was before? (llama-cpp-python's echo is off by one token
         where a prompt has no BOS.)"""
         near = self.likeliest(ids, self.most, wait) or {}
-        best = max(near, key=near.__getitem__, default=None)
+        best = max((id for id in near if self._fits([*ids, id])), key=near.__getitem__, default=None)
         given = None if best is None else self._given([*ids, best], wait)
-        if best is not None and given is not None and abs(given[0][-1] - near[best]) < NEAR:
+        if best is None or given is None:
+            return False
+        if abs(given[0][-1] - near[best]) < NEAR:
             return True
         self._say(f"{self.url} tells log-probabilities of given tokens that are not those of the model: they are not "
                   "used")  # fmt: skip
@@ -160,6 +174,10 @@ class Teller:
 
     def _ask(self, ids: Ids, fields: Mapping[str, Any], wait: Wait) -> Reply | None:
         """None, and why, where it refuses, or makes other tokens."""
+        if not self._fits(ids):
+            self._say(f"{self.url} is sent texts, and some do not become the ids again that they were made of: their "
+                      "probabilities are not known")  # fmt: skip
+            return None
         reply = asked(self.url, {**self._body(ids), **fields}, self.seconds, tries=TRIES, wait=wait)
         if reply.status != 200:
             self._say(f"{self.url}: {reply.refusal}")

@@ -1,0 +1,44 @@
+"""Each reason for slow generation is found by itself, and a healthy model is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from truetune.checks.cause.generation_slows_down import GenerationSlowsDown
+from truetune.generation.inquest import Inquest
+from truetune.generation.looks import Watched
+from truetune.generation.pace import Pace
+
+
+def said(pace: Pace | None) -> list[str]:
+    return [finding.message for finding in GenerationSlowsDown(Inquest(Watched(()), pace=pace)).findings()]
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        None,
+        Pace(0.08, 0.10, cached=True),
+        Pace(0.08, 0.20, cached=True),
+        Pace(0.0004, 0.003, cached=True),
+        Pace(0.01, 0.01, cached=True, device="cuda"),
+    ],
+)
+def test_a_healthy_one(pace: Pace | None) -> None:
+    assert said(pace) == []
+
+
+@pytest.mark.parametrize(
+    ("pace", "text"),
+    [
+        (Pace(0.01, 0.011, cached=False, device="cuda"), "switch the cache off"),
+        (Pace(0.08, 0.9, cached=False), "switch the cache off"),
+        (Pace(0.08, 0.8, cached=True), "takes 10 times as long as behind 8, as if there were no cache"),
+        (Pace(0.08, 0.8), "as if there were no cache"),
+        (Pace(0.08, 0.08, cached=True, beams=4), "4 beams"),
+        (Pace(0.08, 0.08, cached=True, unused="Some GPU"), "on cpu, beside Some GPU"),
+    ],
+)
+def test_a_slow_one(pace: Pace, text: str) -> None:
+    (message,) = said(pace)
+    assert text in message
