@@ -31,6 +31,8 @@ from urllib.request import urlopen
 ROOT = Path(__file__).parent.parent
 STARTED = 600.0
 """Seconds in which a server must be up"""
+PATIENCE = 600.0
+"""Seconds for one answer of a server"""
 BROKEN = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
 LENGTH = 2048
 """Tokens of the servers' contexts"""
@@ -104,7 +106,9 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
     prompts = read_prompts(asked["prompts"])
     stops = served_stops(tokenizer)
     bare = [replace(prompt, reference_ids=()) for prompt in prompts]
-    options = Options(backend=asked["backend"], dtype=asked["dtype"], served_model=asked["served_model"])
+    options = Options(
+        backend=asked["backend"], dtype=asked["dtype"], served_model=asked["served_model"], timeout=PATIENCE
+    )
     with opened(place, tokenizer, options) as backend:
         backend.answers(bare[:1], Decoding(stops, 4))
         began = time.perf_counter()

@@ -39,10 +39,10 @@ def common(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def parted(prompts: Sequence[Any], reference: Mapping[str, Any], reply: Mapping[str, Any]) -> Iterator[Parting]:
-    """Each answer that is another."""
+    """Each answer that is another; a prompt without one is left out."""
     for number, (prompt, ours, theirs) in enumerate(zip(prompts, reference["answers"], reply["answers"], strict=True)):
         left, right = whole(ours), whole(theirs)
-        if left != right:
+        if theirs is not None and left != right:
             at = common(left, right)
             yield Parting(number, (*prompt.ids, *left[:at]), *(ids[at] if at < len(ids) else None
                                                                for ids in (left, right)))  # fmt: skip
@@ -72,14 +72,17 @@ def agreement(
     shared = [common(whole(a), whole(b)) for a, b in zip(reference["answers"], reply["answers"], strict=True)]
     apart = differences(reference["scores"], reply["scores"])
     stops = [abs(a - b) for a, b in zip(reference["stop"], reply["stop"], strict=True) if None not in (a, b)]
+    silent = sum(answer is None for answer in reply["answers"])
     mean = sum(apart) / len(apart) if apart else None
     worst = max(margins, default=0.0)
     verdict = "equal" if not places else f"parts at near ties (margin < {NEAR} nats)"
+    if silent:
+        verdict = f"{silent} not answered; else {verdict}"
     if worst >= NEAR or (mean or 0.0) >= NEAR:
         verdict = "DIFFERENT"
     tokens = sum(len(whole(answer)) for answer in reply["answers"])
     return {
-        "name": name, "prompts": len(prompts), "equal": len(prompts) - len(places),
+        "name": name, "prompts": len(prompts), "equal": len(prompts) - len(places) - silent,
         "shared": sum(shared), "tokens": sum(len(whole(answer)) for answer in reference["answers"]),
         "margins": margins, "mean": mean, "largest": max(apart, default=None), "stop": max(stops, default=None),
         "speed": tokens / reply["seconds"], "verdict": verdict, "notes": [*reply["notes"], *unheeded(reply["fields"])],

@@ -72,3 +72,10 @@ def test_an_engine_that_fails_is_said() -> None:
     row = agreement("a", PROMPTS, REFERENCE, {"failed": "no such module"}, {})
     assert row["notes"] == ["no such module"]
     assert "failed" in line(row)
+
+
+def test_a_prompt_without_an_answer_is_said_and_not_judged() -> None:
+    reply = said([5, 6, 9], [7, 8], scores=None, stop=(None, None))
+    reply["answers"][1] = None
+    row = agreement("a", PROMPTS, REFERENCE, reply, {})
+    assert (row["equal"], row["verdict"]) == (1, "1 not answered; else equal")

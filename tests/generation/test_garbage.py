@@ -6,7 +6,9 @@ import base64
 import random
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
@@ -14,8 +16,9 @@ from tests.generation.test_scores import references
 from tests.parts import data, folder
 from truetune.generation.garbage import fault, is_garbage, perplexity_of
 from truetune.generation.language import language
-from truetune.generation.looks import Answer, Prompt
+from truetune.generation.looks import Answer, Look, Prompt, Sample
 from truetune.generation.scores import score
+from truetune.training.watch import store
 
 SOUND = {
     "English": "The lighthouse stands on the northern cliff, and it is open on Sundays from ten to four.",
@@ -102,3 +105,15 @@ def test_no_reference_of_a_real_set_is(name: str, tongue: str | None) -> None:
     texts = [text for _, text in references(str(data(f"llamafactory/{name}")))]
     assert len(texts) > 90
     assert [text for text in texts if fault(text, tongue)] == []
+
+
+def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
+    prompt = Prompt((1,), "Where?", "On the cliff.", (5, 2), "a.jsonl", 1)
+    answer = Answer((5, 6), BROKEN["UTF-16"], 2)
+    path = store.save(Look(3, (Sample(prompt, answer, score(prompt, answer)),), 1.0), 24, tmp_path)
+    ((look, _),) = store.read(tmp_path)
+    assert look.samples[0].scores.garbage
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["garbage", "perplexity"]), path)
+    ((look, _),) = store.read(tmp_path)
+    assert (look.samples[0].scores.garbage, look.samples[0].scores.perplexity) == (False, None)

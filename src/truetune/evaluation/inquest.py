@@ -65,7 +65,7 @@ def inquire(
         pad=_pad(tokenizer), contract=place.contract is not None, run=bool(place.run),
         folder=place.folder, base_folder=place.base,
     )  # fmt: skip
-    told = _telling(progress, 6)
+    told, mine = _telling(progress, 6), list[NDArray[np.float64] | None]()
 
     def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
         nonlocal found
@@ -75,9 +75,13 @@ def inquire(
             notes.append(f"{what}: {type(error).__name__}: {error}")
         told()
 
+    def of_references() -> dict[str, Any]:
+        mine.append(_references(backend, prompts))
+        return {"surprise": _surprise(mine[0])}
+
     ask("the training record", lambda: _prompts(place, probes))
     ask("stopping", lambda: {"stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)})
-    ask("the references", lambda: {"surprise": _surprise(_references(backend, prompts))})
+    ask("the references", of_references)
     ask("the prompts alone", lambda: _alone(backend, look, served))
     ask("the pace", lambda: {"pace": backend.pace()})
 
@@ -88,7 +92,7 @@ def inquire(
                 return {}
             seen = _look(under, prompts, tokenizer, served, min(limit, LONGEST))
             stopping = _of_look(seen) if asked == served else _stopping(under, prompts, asked)
-            effect = _effect(_references(backend, prompts), _references(under, prompts))
+            effect = _effect(mine[0], _references(under, prompts)) if mine else None
             return {"base": Watched((seen,), limit=min(limit, LONGEST), finished=True),
                     "base_stopping": stopping, "effect": effect}  # fmt: skip
 

@@ -112,7 +112,8 @@ def _texts(trained: Trained, made: Probes, base: Probes | None) -> Iterator[tupl
             other = replace(made, template=Template(source, made.template.special, name=name), tool_template=None)
             yield f"it is made with the tokenizer's template {name!r}", _rendered(other, trained)
     for name, format in FORMATS.items():
-        yield f"it is written in the format of {name}", format.text(messages)
+        for said in (messages, without):
+            yield f"it is written in the format of {name}", format.text(said)
 
 
 def _rendered(made: Probes, trained: Trained, *, add_generation_prompt: bool = True, **other: Any) -> str | None:
