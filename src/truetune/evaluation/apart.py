@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from truetune.evaluation.leaks import seen_rows
 from truetune.evaluation.losses import held_out
 from truetune.generation.backends.place import Place
 from truetune.generation.looks import Prompt
-from truetune.generation.prompts import prompts_of
+from truetune.generation.prompts import NoPrompt, PromptMaker, prompts_of
 from truetune.render.probes import Probes
 
 Where = tuple[str, int]
@@ -77,14 +78,14 @@ def rows_apart(
     if not held.documents:
         why = "; ".join(f"{count:,} times: {reason}" for reason, count in Counter(held.skipped).most_common(3))
         raise DataError(f"{', '.join(files)}: no row can be measured ({why or 'all were trained on'})")
-    golds = prompts_of(probes.spec, found, len(found), probes=probes)
+    golds = list(_golds(probes, found))
     told, notes = _known(place, golds, probes, trained_on)
     known = told or frozenset()
-    fresh = [document for document in held.documents if _where(document) not in known]
-    old = [document for document in held.documents if _where(document) in known]
+    fresh = [document for document in held.documents if document.origin.row not in known]
+    old = [document for document in held.documents if document.origin.row in known]
     prompts: list[Prompt] = []
     if answers:
-        new = [row for row in found if _where(row) not in known]
+        new = [row for row in found if row.origin.row not in known]
         prompts = prompts_of(probes.spec, new or found, answers, seed=seed, seen=not new, probes=probes)
     if trained.left_out:
         notes.append(f"{trained.left_out:,} rows of the run's own data were trained on, and are left out")
@@ -97,7 +98,7 @@ def rows_apart(
         fresh=tuple(fresh or old),
         known=tuple(old if fresh else ()),
         trained_on=None if told is None else len({document.origin.row for document in old}),
-        first=min(known, default=None),
+        first=next(((gold.file, gold.line) for gold in golds if gold.row in known), None),
         prompts=tuple(prompts),
         golds=tuple(golds),
         skipped=held.skipped,
@@ -107,14 +108,18 @@ def rows_apart(
 
 def _known(
     place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
-) -> tuple[frozenset[Where] | None, list[str]]:
-    """The rows that were trained on; None where that is not known, and why."""
+) -> tuple[frozenset[int] | None, list[str]]:
+    """The numbers of the rows that were trained on; None where that is not known, and why."""
     leaks = seen_rows(place, prompts, probes, trained_on)
     if isinstance(leaks, str):
         return None, [f"which rows were trained on is not known: {leaks}"]
     pairs = zip(prompts, leaks.seen, strict=True)
-    return frozenset((prompt.file, prompt.line) for prompt, seen in pairs if seen and seen.how != "prompt"), []
+    return frozenset(prompt.row for prompt, seen in pairs if seen and seen.how != "prompt"), []
 
 
-def _where(row: Document | Conversation) -> Where:
-    return row.origin.file, row.origin.line
+def _golds(probes: Probes, rows: Sequence[Conversation]) -> Iterator[Prompt]:
+    """The prompt of each row that gives one; two rows may have the same."""
+    maker = PromptMaker(probes)
+    for row in rows:
+        with suppress(NoPrompt):
+            yield maker.make(row)

@@ -114,10 +114,14 @@ def _by_file(samples: Sequence[Sample]) -> Iterator[Group]:
     yield Group("mean of files", len(samples), tuple(means))
 
 
+def _row(sample: Sample) -> tuple[str, int, int]:
+    return sample.prompt.file, sample.prompt.line, sample.prompt.row
+
+
 def _against(samples: Sequence[Sample], others: Sequence[Sample]) -> Iterator[Paired]:
     """What both models were measured on."""
-    theirs = {(other.prompt.file, other.prompt.line): other for other in others}
-    both = [(mine, theirs[place]) for mine in samples if (place := (mine.prompt.file, mine.prompt.line)) in theirs]
+    theirs = {_row(other): other for other in others}
+    both = [(mine, theirs[row]) for mine in samples if (row := _row(mine)) in theirs]
     measures: dict[str, Callable[[Sample], float | None]] = {**SHARES, "overlap": _overlap}
     for name, of in measures.items():
         told = [(float(a), float(b)) for mine, other in both

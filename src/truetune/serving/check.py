@@ -142,7 +142,7 @@ def _strength(
 ) -> tuple[Own, Any, list[str]]:
     """Raises nothing for a model that can't be loaded: that is a note."""
     endpoint = placed(client.server.root, tokenizer=str(place.tokenizer))
-    served = replace(options, backend="server", served_model=client.server.model, route="completions")
+    served = replace(options, backend="server", served_model=client.server.model, route="completions", concurrency=1)
     stops = frozenset(id for _, id in record.stops)
     prompts = prompts_for(record.prompts, STRENGTH)
     try:

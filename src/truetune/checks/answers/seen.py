@@ -6,6 +6,7 @@ judged by the tail of a binomial distribution.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -145,12 +146,14 @@ def stop_probability(look: Look) -> float | None:
 
 
 def cases(samples: Sequence[Sample]) -> list[Case]:
-    """What was asked and said."""
-    return [
-        Case(
-            f"{short(sample.prompt.question)} gives {short(sample.answer.text)}",
-            file=sample.prompt.file or None,
-            line=sample.prompt.line if sample.prompt.file else None,
-        )
-        for sample in samples
-    ]
+    """What was asked and said. Where rows share a line, as in JSON on one line, they are told apart by their number."""
+    shared = Counter((sample.prompt.file, sample.prompt.line) for sample in samples)
+    return [_case(sample, shared[sample.prompt.file, sample.prompt.line] > 1) for sample in samples]
+
+
+def _case(sample: Sample, by_row: bool) -> Case:
+    prompt = sample.prompt
+    number = f"row {prompt.row}: " if by_row and prompt.row >= 0 else ""
+    line = prompt.line if prompt.file and not number else None
+    said = f"{short(prompt.question)} gives {short(sample.answer.text)}"
+    return Case(number + said, file=prompt.file or None, line=line)
