@@ -50,7 +50,7 @@ class PromptIsNotTheTrainedOne(CauseRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        broken = self.subject.prompts
+        broken = sorted(self.subject.prompts, key=lambda text: ": " not in text)
         if broken:
             yield self.finding(
                 f"the prompts are not the trained ones: {broken[0]}",
