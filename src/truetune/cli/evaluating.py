@@ -21,7 +21,7 @@ from truetune.cli.output import Delivery, report_options
               help="Rows to ask, for metrics of answers.")  # fmt: skip
 @click.option("--parser", metavar="NAME",
               help="Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
-              "regex:PATTERN, python:module.function.")  # fmt: skip
+              "regex:PATTERN, python:FILE.py:function.")  # fmt: skip
 @click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
               help="Longest answer.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Rows at most, drawn by --seed; of a task too.")

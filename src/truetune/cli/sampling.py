@@ -35,7 +35,7 @@ if TYPE_CHECKING:
               help="Of the tokens that are drawn from.")  # fmt: skip
 @click.option("--parser", metavar="NAME",
               help="Read answers and references: json, json-schema:FILE, number, choice, regex:PATTERN, "
-              "python:module.function.")  # fmt: skip
+              "python:FILE.py:function.")  # fmt: skip
 @click.option("--compare", metavar="OTHER", help="Ask another model the same rows: the base, another checkpoint.")
 @click.option("--watch", metavar="RUN", help="In place of MODEL: follow the checkpoints of a run.")
 @click.option("--once", is_flag=True, help="With --watch: those that are there.")

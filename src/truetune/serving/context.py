@@ -58,15 +58,20 @@ def told_by(client: Client) -> int | None:
 
 
 def _own(listed: Any, model: str | None) -> Any:
-    """The entry of the model that is asked."""
+    """The entry of the model that is asked; of an adapter (vLLM) that of its base, which tells more."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     entries = entries if isinstance(entries, list) else []
-    return next((one for one in entries if isinstance(one, dict) and model in (None, one.get("id"))), None)
+    named = {one.get("id"): one for one in entries if isinstance(one, dict)}
+    own = named.get(model) if model is not None else next(iter(named.values()), None)
+    parent = named.get(own.get("parent")) if own else None
+    return {**(parent or {}), **{name: value for name, value in own.items() if value is not None}} if own else None
 
 
 def _long(trained: Trained, beginning: str, tokens: int, encode: Any) -> dict[str, Any]:
     """A chat whose last message alone has so many tokens, or some more."""
-    words = 8 * tokens // len(encode(WORD * 8)) + 8
+    words = tokens // 4 + 1
+    while len(encode(WORD * words)) < tokens:
+        words += words // 8 + 1
     text = f"{beginning} {WORD * words}{trained.messages[-1]['content']}"
     return {**trained.chat, "messages": [*trained.messages[:-1], {**trained.messages[-1], "content": text}]}
 

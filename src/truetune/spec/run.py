@@ -75,7 +75,8 @@ class Watch(_Part):
     """The share of the run's time that the looks may take; there are fewer of them where they would take more. 1: no
     bound."""
     parser: str | None = None
-    """How an answer is read: json, json-schema:FILE, number, choice, regex:PATTERN, or python:module.function."""
+    """How an answer is read: json, json-schema:FILE, number, choice, choice:A-J, regex:PATTERN, python:module.function,
+    or python:FILE.py:function."""
     stop_on: Severity | None = None
     """A finding of at least this severity ends the run early."""
 

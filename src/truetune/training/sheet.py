@@ -98,7 +98,7 @@ SHORT: Mapping[str, str] = {
     "rehearsal": "Rehearse the run in miniature before the first step",
     "watch.every": "Steps between two looks; about five times a run where not set",
     "watch.budget": "The share of the run's time that looks may take",
-    "watch.parser": "How an answer is read: json, number, choice, regex:PATTERN, python:module.function",
+    "watch.parser": "How an answer is read: json, number, choice, regex:PATTERN, ... (docs/parsers.md)",
     "watch.stop_on": "A finding as severe as this ends the run: error, warning or info",
     "trainer": "Arguments of TrainingArguments (sft), DPOConfig, ORPOConfig or KTOConfig, as they are",
 }
