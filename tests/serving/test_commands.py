@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from truetune.cli.serving import serve_check
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.generation.backends.place import placed
@@ -107,3 +109,13 @@ def test_an_endpoint_and_an_unknown_engine(tmp_path: Path) -> None:
         command_for(placed("http://localhost:1", tokenizer=str(base)), placed(str(base)).prepared(), "vllm")
     with pytest.raises(UsageError, match="expected one of vllm, sglang"):
         printed(base, "tgi")
+
+
+def test_the_option(tmp_path: Path) -> None:
+    base = lay(tmp_path / "base", eos_token_id=0)
+    done = CliRunner().invoke(serve_check, [str(base), "--print", "vllm"], standalone_mode=False)
+    assert done.return_value == 0
+    assert done.stdout.startswith(f"vllm serve {base}")
+    assert "stop_token_ids" in done.stderr
+    both = CliRunner().invoke(serve_check, [str(base), "--print", "vllm", "--endpoint", "http://x"])
+    assert isinstance(both.exception, UsageError)

@@ -9,11 +9,14 @@ import click
 from truetune.cli.asking import model_options, opening
 from truetune.cli.auditing import say
 from truetune.cli.output import Delivery, report_options
+from truetune.errors import UsageError
 
 
 @click.command("serve-check", short_help="What a server really builds and does, against the training record.")
 @click.argument("model", metavar="MODEL")
-@click.option("--endpoint", metavar="URL", required=True, help="The running server.")
+@click.option("--endpoint", metavar="URL", help="The running server.")
+@click.option("--print", "engine", type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
+              help="In place of a check: the start command, or Modelfile, that serves MODEL as it was trained.")  # fmt: skip
 @click.option("--data", multiple=True, metavar="FILE", help="Ask prompts of these rows as well. Repeatable.")
 @click.option("-n", "--count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
               help="Rows of the data that are asked.")  # fmt: skip
@@ -23,8 +26,9 @@ from truetune.cli.output import Delivery, report_options
 @model_options
 @report_options
 def serve_check(
-    model: str, endpoint: str, data: tuple[str, ...], count: int, no_strength: bool, longest: int, **options: Any
-) -> int:
+    model: str, endpoint: str | None, engine: str | None, data: tuple[str, ...], count: int, no_strength: bool,
+    longest: int, **options: Any,
+) -> int:  # fmt: skip
     """Ask the server at --endpoint what it makes of MODEL, and compare with the training record.
 
     Prompts over 1 to 4 turns, with and without a system message and tools, and of rows of --data; stop tokens, sampling
@@ -36,7 +40,13 @@ def serve_check(
       truetune serve-check outputs/adapter --endpoint http://localhost:8000 --served-model tuned
       truetune serve-check outputs/merged --endpoint http://localhost:8000 --base path/to/base --data held-out.jsonl
       truetune serve-check model.gguf -t outputs/merged --endpoint http://localhost:8080 --no-strength
+      truetune serve-check outputs/adapter --print vllm > serve.sh
     """
+    if (endpoint is None) == (engine is None):
+        raise UsageError("expected either --endpoint URL, the server to check, or --print ENGINE")
+    if engine is not None:
+        return _print(model, engine, options["base"], options["tokenizer"])
+    assert endpoint is not None
     import truetune.report.service  # noqa: F401  # how this report is drawn
     from truetune.serving.check import serve_check as check
     from truetune.spec.files import spec_of
@@ -54,3 +64,16 @@ def serve_check(
         strength=not no_strength, longest=longest, spec=spec, say=str if deliver.quiet else say,
     )  # fmt: skip
     return deliver(report)
+
+
+def _print(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
+    """The command on stdout, what it can't do on stderr."""
+    from truetune.generation.backends.place import placed
+    from truetune.serving.commands import command_for
+
+    place = placed(model, base=base, tokenizer=tokenizer)
+    command = command_for(place, place.prepared(), engine)
+    click.echo(command.text)
+    for note in command.notes:
+        say(note)
+    return 0

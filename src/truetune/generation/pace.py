@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds a token of one greedy answer, generated with the settings that are saved with the model."""
+    """Seconds a token of one greedy answer, generated with the settings that are saved with the model; on a CPU those
+    that it computed."""
 
     short: float
     long: float

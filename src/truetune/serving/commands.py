@@ -180,17 +180,16 @@ def _ollama(model: _Model) -> Command:
 
 def _go(segments: Segments, bos: str) -> tuple[str, tuple[str, ...]]:
     """As a template of Go, which has loop and branches of its own; Ollama writes BOS where the tokenizer does."""
-    opening, notes = segments.opening.removeprefix(bos), ()
+    opening = segments.opening.removeprefix(bos)
+    notes: tuple[str, ...] = ()
     if bos and segments.user[0].startswith(bos):
         notes = (f"each question begins with {bos}, and Ollama writes one before everything: BOS comes twice",)
     branches = {"system": segments.system, "user": segments.user, "assistant": segments.assistant}
     chosen = [
-        f'{{{{ {"else " * bool(i)}if eq .Role "{role}" }}}}{_plain(around[0])}{{{{ .Content }}}}{_plain(around[1])}'
+        "{{ " + "else " * bool(i) + f'if eq .Role "{role}"' + " }}" + "{{ .Content }}".join(map(_plain, around))
         for i, (role, around) in enumerate((role, around) for role, around in branches.items() if around)
     ]
-    default = (
-        f"{{{{ if not .System }}}}{_plain(segments.default_system)}{{{{ end }}}}" if segments.default_system else ""
-    )
+    default = "{{ if not .System }}" + _plain(segments.default_system) + "{{ end }}" if segments.default_system else ""
     loop = "{{ range .Messages }}" + "".join(chosen) + "{{ end }}{{ end }}"
     return _plain(opening) + default + loop + _plain(segments.generation), notes
 

@@ -22,6 +22,7 @@ OTHER = "the server makes other prompts than the template of the tokenizer's fol
 
 
 def of_fields(seen: Iterable[Seen]) -> Iterator[str]:
+    """What a server did with fields that it was asked to heed, where it did not heed them."""
     for one in seen:
         if one.verdict in DID:
             why = f" ({one.why})" if one.why else ""
