@@ -16,7 +16,7 @@ from truetune.errors import UsageError
 @click.argument("model", metavar="MODEL")
 @click.option("--endpoint", metavar="URL", help="The running server.")
 @click.option("--print", "engine", type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
-              help="In place of a check: the start command, or Modelfile, that serves MODEL as it was trained.")  # fmt: skip
+              help="Print the start command, or Modelfile, that serves MODEL as it was trained.")  # fmt: skip
 @click.option("--data", multiple=True, metavar="FILE", help="Ask prompts of these rows as well. Repeatable.")
 @click.option("-n", "--count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
               help="Rows of the data that are asked.")  # fmt: skip

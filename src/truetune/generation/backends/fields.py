@@ -37,14 +37,17 @@ def has_logprobs(body: Any) -> bool:
 
 
 def has_token_ids(body: Any) -> bool:
+    """Does a reply tell the ids of its tokens?"""
     return bool(ids_in(_choice(body), "token_ids"))
 
 
 def has_prompt_logprobs(body: Any) -> bool:
+    """Does a reply tell the log-probabilities of its prompt?"""
     return bool(listed(body, "prompt_logprobs") or listed(_choice(body), "prompt_logprobs"))
 
 
 def has_tokens_as_ids(body: Any) -> bool:
+    """Does a reply spell its tokens as ids?"""
     held = _choice(body).get("logprobs")
     tokens = [entry.get("token") for entry in listed(held, "content") if isinstance(entry, dict)]
     tokens = tokens or listed(held, "tokens")
