@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 import yaml
 
+from bench.bugs import serving
 from bench.bugs.inputs.tokenizers import folder as tokenizer_folder
 from bench.bugs.warm import TOOLS
 from tests.parts.shelf import Missing, lay
@@ -23,11 +24,7 @@ from truetune.checks.catalogue import STATIONS
 from truetune.spec.run import Severity
 
 CASES = Path(__file__).parent / "cases"
-LATER = {
-    "sample": "what the tuned model writes",
-}
-"""Stages that are not implemented yet; their cases are listed and not counted."""
-STAGES = (*STATIONS, "memory", *LATER)
+STAGES = (*STATIONS, "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +49,12 @@ class Case:
     families: tuple[str, ...] = ()
     """The tokenizers that it is tried with, where the tokenizer matters."""
     command: str = ""
-    """Arguments of truetune, with `{folder}`, `{tokenizer}`, `{python}`, and the names of TOOLS."""
+    """Arguments of truetune, with `{folder}`, `{tokenizer}`, `{python}`, the names of TOOLS, and URLs: `{endpoint}` of
+    `transformers serve`, `{engine}` of an engine that serves the adapter in `{folder}/served`."""
 
     @property
     def folder(self) -> Path:
         return CASES / self.name
-
-    @property
-    def implemented(self) -> bool:
-        return self.stage not in LATER
 
     @property
     def runs(self) -> bool:
@@ -86,9 +80,14 @@ class Twins(NamedTuple):
     tokenizer: Path | None
 
     def arguments(self, case: Case, side: str) -> list[str]:
-        """truetune's arguments for the `broken` or the `clean` twin. Raises Missing where its tool is not here."""
+        """truetune's arguments for the `broken` or the `clean` twin. Raises Missing where its tool or server
+        is not here."""
         values = {"folder": getattr(self, side), "tokenizer": self.tokenizer, "python": sys.executable}
         values |= {name: tool(name) for name in TOOLS if f"{{{name}}}" in case.command}
+        if "{endpoint}" in case.command:
+            values["endpoint"] = serving.endpoint()
+        if "{engine}" in case.command:
+            values["engine"] = serving.engine(getattr(self, side))
         return [word.format(**values) for word in shlex.split(case.command)]
 
 
@@ -118,8 +117,8 @@ def load(path: Path) -> Case:
         raise ValueError(f"{path}: stage {case.stage!r} is none of {', '.join(STAGES)}")
     if case.severity not in get_args(Severity):
         raise ValueError(f"{path}: severity {case.severity!r} is none of {', '.join(get_args(Severity))}")
-    if case.implemented and not (case.rules and case.command):
-        raise ValueError(f"{path}: a case of an implemented stage names its rules and its command")
+    if not (case.rules and case.command):
+        raise ValueError(f"{path}: a case names its rules and its command")
     return case
 
 

@@ -124,7 +124,7 @@ def attempt(peer: str, folder: Path, how: dict[str, Any], case: Case, family: st
 def _claimed(how: dict[str, Any], cases: Iterable[Case]) -> Iterator[tuple[Case, str | None]]:
     """The cases that a run covers, each with the first of its tokenizers."""
     for case in cases:
-        if case.implemented and any(fnmatchcase(case.name, pattern) for pattern in how["cases"]):
+        if any(fnmatchcase(case.name, pattern) for pattern in how["cases"]):
             yield case, next(iter(case.families), None)
 
 

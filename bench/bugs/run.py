@@ -25,7 +25,7 @@ from tests.parts.shelf import Missing
 from truetune.checks.findings import RANK
 from truetune.spec.run import Severity
 
-Verdict = Literal["found", "other rule", "missed", "failed", "skipped", "later"]
+Verdict = Literal["found", "other rule", "missed", "failed", "skipped"]
 LIMIT = 300
 """seconds that one call may take"""
 BUILDING = Lock()
@@ -104,8 +104,6 @@ def warm(arguments: list[str], folder: Path) -> Said:
 
 def trial(case: Case, family: str | None, processes: bool = False) -> Trial:
     """Both twins of a case; those that are run in a warm process, or by the command where `processes` asks for it."""
-    if not case.implemented:
-        return Trial(case.name, family, "later")
     try:
         with BUILDING:
             twins = inputs(case, family)
@@ -140,7 +138,7 @@ def judged(case: Case, family: str | None, broken: Said, clean: Said) -> Trial:
 def trials(chosen: Iterable[Case], processes: bool = False) -> list[Trial]:
     """Every case with each of its tokenizers, as many at a time as there are processors."""
     pairs = [(case, family) for case in chosen for family in case.families or (None,)]
-    build([pair for pair in pairs if pair[0].implemented and not pair[0].static])
+    build([pair for pair in pairs if not pair[0].static])
     done = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for result in pool.map(lambda pair: trial(*pair, processes), pairs):

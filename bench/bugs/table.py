@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench.bugs import healthy, peers
-from bench.bugs.case import LATER, STAGES, Case, cases
+from bench.bugs.case import STAGES, Case, cases
 from bench.bugs.run import Trial
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,7 +33,7 @@ def keep(name: str, result: Result) -> None:
 
 def draw() -> None:
     """Write every table between its markers in docs/bugs.md."""
-    tables = {"summary": summary, "cases": listing, "later": later, "peers": rivals, "healthy": remarks}
+    tables = {"summary": summary, "cases": listing, "peers": rivals, "healthy": remarks}
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables.items():
         before, begin, rest = text.partition(f"<!-- {name} -->\n")
@@ -59,7 +59,7 @@ def summary() -> str:
     """By stage."""
     stages = defaultdict(list)
     for entry in _kept("truetune"):
-        if entry["verdict"] not in ("later", "skipped"):
+        if entry["verdict"] != "skipped":
             stages[_case(entry).stage].append(entry)
     head = ("stage", "cases", "trials", "found by the right rule", "by another", "missed", "false alarms", "median s")
     lines = [_counted(stage, stages[stage]) for stage in STAGES if stage in stages]
@@ -67,25 +67,19 @@ def summary() -> str:
 
 
 def listing() -> str:
-    """Every case of a stage that there is."""
+    """Every case."""
     trials = defaultdict(list)
     for entry in _kept("truetune"):
         trials[entry["case"]].append(entry)
     lines = []
     for stage in STAGES:
-        for case in (case for case in cases() if case.stage == stage and case.implemented):
+        for case in (case for case in cases() if case.stage == stage):
             tried = trials[case.name]
             said = sorted({rule for entry in tried for rule in entry["by"]})
             found = sum(entry["verdict"] == "found" for entry in tried)
             verdict = "found" if found == len(tried) else f"{found} of {len(tried)}" if found else _verdict(tried)
             lines.append((stage, _linked(case), case.fault, case.entry, verdict, ", ".join(said)))
     return _table(("stage", "case", "fault", "known as", "verdict", "by"), lines)
-
-
-def later() -> str:
-    """Cases of stages that are still to come."""
-    lines = [(case.stage, case.name, case.fault, case.entry) for case in cases() if case.stage in LATER]
-    return _table(("stage", "case", "fault", "known as"), lines)
 
 
 def rivals() -> str:
