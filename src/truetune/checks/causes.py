@@ -42,6 +42,15 @@ CONSEQUENCES = ("stopping-never-learned", "stop-learned-but-not-reached")
 """Not said where a root is: under another prompt, or without the adapter, nothing has been learned"""
 
 
+EXPLAINED = ("answers-never-stop", "role-markers-in-answers")
+"""Symptoms whose remedy (train the stop token) is wrong where a root or an unserved stop is the cause"""
+
+
+def explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
+    """Does a cause say what this comes from?"""
+    return symptom.rule in EXPLAINED and any(cause.rule in ROOTS | STOPS for cause in causes)
+
+
 def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> tuple[Finding, ...]:
     """What the rules that `spec` selects find; what two of them say is said once, by the one that looked at the files.
 

@@ -74,9 +74,11 @@ def sample(model: str | None, save: str | None, watch: str | None, **options: An
     deliver = Delivery.of(options)
     settings = row_settings(options)
     report = _asked(model, watch, quiet=deliver.quiet, settings=settings, options=opening(options), **options)
-    if save is not None:
-        report.save(save)
-    return deliver(report)
+    try:
+        return deliver(report)
+    finally:
+        if save is not None:
+            report.save(save)
 
 
 def _asked(

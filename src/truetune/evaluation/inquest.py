@@ -49,11 +49,13 @@ def inquire(
     options: Options | None = None,
     base: Backend | None = None,
     limit: int,
+    greedy: bool = True,
     progress: Progress | None = None,
 ) -> Inquest:
     """Of a model that gave the answers of `look`, cut at `limit` new tokens.
 
-    `base` is opened with `options` where it is not given and known. What can't be asked is a note, and no error.
+    `base` is opened with `options` where it is not given and known. `greedy`: were the answers not drawn?
+    What can't be asked is a note, and no error.
     """
     tokenizer, notes = probes.tokenizer, list[str]()
     served = served_stops(tokenizer)
@@ -82,7 +84,7 @@ def inquire(
     ask("the training record", lambda: _prompts(place, probes))
     ask("stopping", lambda: {"stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)})
     ask("the references", of_references)
-    ask("the prompts alone", lambda: _alone(backend, look, served))
+    ask("the prompts alone", lambda: _alone(backend, look, served) if greedy else {})
     ask("the pace", lambda: {"pace": backend.pace()})
 
     def of_base() -> dict[str, Any]:
@@ -117,6 +119,8 @@ def _trained(place: Place, probes: Probes, prompts: Iterable[Prompt]) -> tuple[t
         return _tokens(probes.tokenizer, ids), True
     last = Counter(prompt.reference_ids[-1] for prompt in prompts if prompt.reference_ids)
     common = next((id for id, _ in last.most_common(1) if id in probes.tokenizer.control), None)
+    if common is None and last and all(prompt.chat is None for prompt in prompts):
+        return (), False
     terminator = probes.terminator.token if probes.terminator else None
     id = common if common is not None else terminator.id if terminator else None
     return (_tokens(probes.tokenizer, [id]) if id is not None else ()), False
@@ -226,4 +230,6 @@ def _surprise(logprobs: NDArray[np.float64] | None) -> float | None:
 def _effect(model: NDArray[np.float64] | None, base: NDArray[np.float64] | None) -> Effect | None:
     if model is None or base is None:
         return None
-    return Effect(float(np.abs(model - base).mean()), float(model.mean()), float(base.mean()), len(model))
+    apart = model - base
+    error = float(apart.std(ddof=1) / len(apart) ** 0.5) if len(apart) > 1 else float("inf")
+    return Effect(float(np.abs(apart).mean()), float(model.mean()), float(base.mean()), len(model), error)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.checks.causes import causes_of
+from truetune.checks.causes import causes_of, explained
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.report import Subject
 from truetune.checks.watching import findings_of
@@ -86,6 +86,8 @@ def sample(
     started = time.perf_counter()
     parse = parser_of(parser) if parser else None
     place = placed(name, base=base, tokenizer=tokenizer)
+    if compare is not None:
+        _placed(compare, place, base)  # a name that is none is said before anything is asked
     files = data_of(place.run, data)
     settings = columns_of(place.run, files) | settings
     probes = place.prepared(**settings)
@@ -138,17 +140,18 @@ def judged(
         return symptoms, ()
     prompts = [sample.prompt for sample in look.samples]
     inquest = inquire(place, probes, prompts, look, backend, options=asking.options, limit=watched.limit,
-                      progress=asking.tell("asking why"))  # fmt: skip
+                      greedy=not asking.temperature, progress=asking.tell("asking why"))  # fmt: skip
     found = causes_of(inquest, probes.spec)
     causes = [finding for finding in found if RANK[finding.severity]]
     known = {finding.code for finding in causes}
-    others = in_order(f for f in (*symptoms, *found) if f.code not in known)
+    others = in_order(f for f in (*symptoms, *found) if f.code not in known and not explained(f, causes))
     return (*causes, *others), inquest.notes
 
 
 def failing(look: Look, limit: int) -> bool:
-    """Is there an answer that is not good?"""
-    return any(good(sample, limit) is False for sample in look.samples)
+    """Is there an answer that is not good, or none that can be told?"""
+    told = [good(sample, limit) for sample in look.samples]
+    return False in told or True not in told
 
 
 def unanswered(prompts: Sequence[Prompt], look: Look) -> tuple[Prompt, ...]:

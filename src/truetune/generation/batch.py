@@ -136,7 +136,8 @@ def said(model: Any, prompts: list[Ids], how: How, limit: int) -> list[Said | No
 def _kept(made: Any, rows: list[int]) -> Any:
     """The cache of some rows; None where its kind can't be parted, and must be made anew."""
     cache = made.past_key_values
-    if not all(hasattr(layer, "batch_select_indices") for layer in getattr(cache, "layers", [None])):
+    layers = getattr(cache, "layers", [None])
+    if not all(hasattr(layer, "batch_select_indices") and not hasattr(layer, "update_conv_state") for layer in layers):
         return None
     cache.batch_select_indices(torch.tensor(rows, device=made.sequences.device))
     return cache

@@ -42,6 +42,8 @@ class Effect:
     """Mean log-probability of a token, in nats"""
     base: float
     tokens: int
+    error: float = 0.0
+    """Standard error of the mean of the differences, in nats"""
 
 
 @dataclass(frozen=True, slots=True)

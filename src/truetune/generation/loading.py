@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 
 from truetune.checkpoint.adapter import LAYER, piece, saved
 from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
@@ -17,7 +18,7 @@ from truetune.errors import UsageError
 
 SHOWN = 3
 """Names of tensors in a message"""
-REFUSED = (OSError, ValueError, ImportError, RuntimeError, KeyError, TypeError, AttributeError)
+REFUSED = (OSError, ValueError, ImportError, RuntimeError, KeyError, TypeError, AttributeError, SafetensorError)
 """What transformers and peft raise for files that they can't read"""
 MISSING = "missing adapter keys"
 OWN_CODE = "contains custom code"

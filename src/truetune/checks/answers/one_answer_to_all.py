@@ -41,12 +41,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from truetune.checks.answers.seen import CHANCE, ENOUGH, Count, cases, late, risen
+from truetune.checks.answers.seen import CHANCE, ENOUGH, Count, cases, fits, late, risen
 from truetune.checks.findings import Finding
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
-from truetune.generation.looks import Look
+from truetune.generation.looks import Look, Watched
 
 
 class OneAnswerToAll(AnswersRule):
@@ -54,8 +55,8 @@ class OneAnswerToAll(AnswersRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        looks = self.subject.looks
-        if not looks:
+        looks = [_told(self.subject, look) for look in self.subject.looks]
+        if not looks or not looks[-1].samples:
             return
         answer, now = _commonest(looks[-1], (sample.answer.text for sample in looks[-1].samples))
         expected = _commonest(looks[-1], (sample.prompt.reference for sample in looks[-1].samples))[1]
@@ -72,6 +73,11 @@ class OneAnswerToAll(AnswersRule):
             count=now.bad,
             total=now.of,
         )
+
+
+def _told(watched: Watched, look: Look) -> Look:
+    """Without the answers that a limit shorter than their references has cut: all may begin alike."""
+    return replace(look, samples=tuple(s for s in look.samples if s.scores.stopped or fits(watched, s)))
 
 
 def _commonest(look: Look, texts: Iterable[str]) -> tuple[str, Count]:

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CauseRule
 
@@ -52,10 +53,16 @@ class NoLanguageLeft(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         surprise = self.subject.surprise
-        if surprise is None or surprise <= MOST:
+        if surprise is None or surprise <= MOST or not self._failing():
             return
         yield self.finding(
             f"the weights make no language model: the reference answers have {surprise:.3g} nats a token",
             "use the model's own tokenizer and whole weights; compare their files with where they come from",
             evidence=["sound text has 1 to 4 nats a token, and chance about 11"],
         )
+
+    def _failing(self) -> bool:
+        """Are the answers no text either? Else the references are of another task."""
+        samples = self.subject.watched.looks[-1].samples
+        bad = sum(s.scores.garbage or s.scores.empty or s.scores.looped or not s.scores.stopped for s in samples)
+        return bad >= MANY * len(samples)

@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import cases
-from truetune.checks.cause.symptoms import endless, told
+from truetune.checks.cause.symptoms import all_cut, endless, told
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CauseRule
 
@@ -64,25 +64,28 @@ class StoppingNeverLearned(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping
-        seen = endless(found)
-        if seen is None or mine is None or mine.probability >= LEARNED:
+        seen, cut = endless(found), all_cut(found)
+        if not found.trained or not (seen or cut) or mine is None or mine.probability >= LEARNED:
             return
         raised = base is not None and mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
         never = mine.probability < NEVER and not raised
         unlearned = base is not None and base.probability >= LEARNED
+        if cut and not never:
+            return
         what = "was unlearned" if unlearned else "was never learned" if never else "was learned in part only"
         names = " or ".join(map(str, found.trained or found.served))
         yield self.finding(
-            f"stopping {what}: {seen.last} answers do not stop, and behind the whole reference answer the probability "
-            f"of {names} is {told(mine)}",
+            f"stopping {what}: "
+            + (f"{seen.last} answers do not stop, and " if seen else "")
+            + f"behind the whole reference answer the probability of {names} is {told(mine)}",
             "train again with the stop token of each answer in the labels (truetune audit shows them)"
             if never
             else "train longer, on answers that end with their stop token",
             severity="error" if never else "warning",
             evidence=list(self._evidence()),
-            cases=cases(seen.samples),
-            count=seen.last.bad,
-            total=seen.last.of,
+            cases=cases(seen.samples if seen else cut),
+            count=seen.last.bad if seen else len(cut),
+            total=seen.last.of if seen else len(cut),
         )
 
     def _evidence(self) -> Iterator[str]:
