@@ -17,7 +17,7 @@ from truetune.evaluation.leaks import seen_rows
 from truetune.evaluation.losses import held_out
 from truetune.generation.backends.place import Place
 from truetune.generation.looks import Prompt
-from truetune.generation.prompts import NoPrompt, PromptMaker, prompts_of
+from truetune.generation.prompts import NoPrompt, PromptMaker, positions_of, prompts_of
 from truetune.render.probes import Probes
 
 Where = tuple[str, int]
@@ -50,7 +50,7 @@ def prepared(place: Place, settings: Mapping[str, Any]) -> Probes:
     recorded = (place.run.get("settings") or {}).get("encode") or {}
     kept = {name: recorded[name] for name in ("content_specials", "overflow") if name in recorded}
     probes = place.prepared(**{"encode": kept, **settings})
-    limits = (probes.spec.max_length, probes.tokenizer.model_config.get("max_position_embeddings"))
+    limits = (probes.spec.max_length, positions_of(probes.tokenizer.model_config))
     longest = min((limit for limit in limits if isinstance(limit, int)), default=None)
     return replace(probes, spec=probes.spec.model_copy(update={"max_length": longest}))
 

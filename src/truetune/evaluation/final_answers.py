@@ -18,10 +18,13 @@ LONGEST_NUMBER = 24
 """Digits of a number that is written otherwise"""
 SHORT = 3
 """Words of a text that is an answer and nothing else"""
-_NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+_NUMBER = r"[-+−]?\$?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _BARE = re.compile(rf"[\s$€£*_(\"'\\]*({_NUMBER})\s*%?[\s*_$)\"'.\\]*")
-_LEADING = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:]\s*[\d(])")
-_LETTER = re.compile(r"[\s*_(\[\"'$]*(?:\\text\{)?([A-J])(?:\Z|[)\].:,;*_}\"'$]|\s+because\b|\s*\Z)")
+_LEADING = re.compile(rf"[\s$*_(\"'\\]*({_NUMBER})(?!\w|[.,]\d|\s*[-+*/×÷=^:,;]\s*[\d(])")
+_LETTER = re.compile(
+    r"[\s*_(\[\"'$]*(?:\\text\{)?([A-J])(?![)\s]*[,;&/]\s*\(?[A-J]\b)"
+    r"(?:\Z|[)\].:,;*_}\"'$]|\s+because\b|\s*\Z)"
+)
 _ONE = re.compile(rf"(?<![\w.,]){_NUMBER}(?![\w]|[.,]\d)")
 _MARKS = (
     re.compile(r"####([^\n]*)"),

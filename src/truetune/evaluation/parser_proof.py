@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
@@ -131,11 +132,17 @@ def _missed(
             what = "a gold answer"
         elif same(value, blank):
             what = "a gold answer, read as an empty one is"
-        elif final is not None and mine is not None and mine[0] == final.kind and mine[1] != final.value:
+        elif final is not None and mine is not None and mine[0] == final.kind and not _means(mine[1], final):
             what = "a gold answer, read as another value than its final one"
         else:
             continue
         yield Reading(what, gold[-SHOWN:], wanted, shown, row)
+
+
+def _means(value: str, final: Final) -> bool:
+    """Is this the final answer, or as a share what it says in per cent?"""
+    return value == final.value or ("%" in final.text and final.kind == "number"
+                                    and Decimal(value) * 100 == Decimal(final.value))  # fmt: skip
 
 
 def _shuffled(

@@ -26,15 +26,16 @@ def scored(
     """Log-probabilities in nats and the probability of any stop, in float32.
 
     Sequences of like length go together, padded on the right. Where their logits are more than `LOGITS`, they are made
-    piece by piece, with a cache.
+    piece by piece, with a cache; not of models with a recurrent state, whose caches need not take more than a token.
     """
     inner, done = generator_of(model), 0
     found: list[Scored | None] = [None] * len(sequences)
     rows = int(model.get_input_embeddings().weight.shape[0])
     with untouched(model), still(), torch.no_grad():
         inner.eval()
-        for batch in _batches(sequences):
-            for i, one in halving(lambda part: _made(inner, part, sorted(stops), rows), batch):
+        parted = isinstance(inner, PreTrainedModel) and not inner._is_stateful
+        for batch in _batches(sequences, TOKENS if parted else min(TOKENS, LOGITS // rows)):
+            for i, one in halving(lambda part: _made(inner, part, sorted(stops), rows, parted), batch):
                 found[i] = one
             done += len(batch)
             if progress is not None:
@@ -42,11 +43,11 @@ def scored(
     return [one for one in found if one is not None]
 
 
-def _batches(sequences: Sequence[Ids]) -> Iterator[list[tuple[int, Ids]]]:
+def _batches(sequences: Sequence[Ids], tokens: int) -> Iterator[list[tuple[int, Ids]]]:
     """With their numbers, of like length together; the longest first, for what memory does not hold fails at once."""
     batch: list[tuple[int, Ids]] = []
     for row in sorted(enumerate(sequences), key=lambda row: -len(row[1])):
-        if batch and (len(batch) + 1) * len(batch[0][1]) > TOKENS:
+        if batch and (len(batch) + 1) * len(batch[0][1]) > tokens:
             yield batch
             batch = []
         batch.append(row)
@@ -54,19 +55,18 @@ def _batches(sequences: Sequence[Ids]) -> Iterator[list[tuple[int, Ids]]]:
         yield batch
 
 
-def _made(model: Any, rows: list[Ids], stops: list[int], vocabulary: int) -> list[Scored]:
+def _made(model: Any, rows: list[Ids], stops: list[int], vocabulary: int, parted: bool) -> list[Scored]:
     longest, device = len(rows[0]), model.get_input_embeddings().weight.device
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device, dtype=torch.long)
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
     logprobs, stopping = np.full((2, len(rows), longest), np.nan, np.float32)
-    parted = isinstance(model, PreTrainedModel)
     width, cache = max(1, LOGITS // (len(rows) * vocabulary) if parted else longest), None
     for start in range(0, longest - 1, width):
         end = min(start + width, longest - 1)
-        made = model(input_ids=ids[:, start:end], attention_mask=mask[:, :end], past_key_values=cache,
-                     use_cache=width < longest - 1)  # fmt: skip
+        held = {"past_key_values": cache, "use_cache": width < longest - 1} if parted else {"use_cache": False}
+        made = model(input_ids=ids[:, start:end], attention_mask=mask[:, :end], **held)
         cache = made.get("past_key_values")
-        logits = made.logits.float()
+        logits = made.logits[:, start - end :].float()
         whole = logits.logsumexp(-1)
         chosen = logits.gather(-1, ids[:, start + 1 : end + 1, None])[..., 0] - whole
         logprobs[:, start + 1 : end + 1] = chosen.cpu().numpy()

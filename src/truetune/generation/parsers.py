@@ -30,7 +30,8 @@ SECONDS = 1.0
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_NUMBER = re.compile(rf"(?:(?<!\w)[-+−]\$?)?(?<![\w.]){_DIGITS}|(?<!\w)[-+−]?\.\d+")
+_APART = "(?<![A-Za-z0-9_])"
+_NUMBER = re.compile(rf"(?:{_APART}[-+−]\$?)?{_APART}(?<!\.){_DIGITS}|{_APART}[-+−]?\.\d+")
 _SIGNED = rf"[\s*$€£:(\\]*((?:[-+−]\$?)?{_DIGITS})"
 _FINAL = (
     re.compile(rf"####{_SIGNED}"),

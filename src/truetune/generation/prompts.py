@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class PromptMaker:
         self.encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         self.marker = marker_of(probes).decode()
         self.stops = [stop.token for stop in probes.stops]
-        positions = self.tokenizer.model_config.get("max_position_embeddings")
+        positions = positions_of(self.tokenizer.model_config)
         limits = [limit for limit in (self.spec.max_length, positions) if isinstance(limit, int)]
         self.longest = min(limits, default=None)
 
@@ -211,6 +211,14 @@ def _said(message: Message) -> str:
         texts = (part.get("text") for part in content if isinstance(part, dict))
         return "\n".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
+
+
+def positions_of(config: Mapping[str, Any]) -> int | None:
+    """How many tokens a model has places for, by its config.json."""
+    part = config.get("text_config")
+    names = ("max_position_embeddings", "n_positions")
+    given = (known.get(name) for known in (part if isinstance(part, dict) else {}, config) for name in names)
+    return next((found for found in given if isinstance(found, int)), None)
 
 
 def text_of(tokenizer: Tokenizer) -> Callable[[Iterable[int]], str]:
