@@ -64,20 +64,34 @@ class Delivery:
         return made
 
     def __call__(self, report: Report, *, err: bool = False) -> int:
-        """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code."""
+        """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code.
+
+        Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then."""
+        try:
+            self._write(report)
+        except UsageError:
+            self._draw(report, err=err)
+            raise
+        if self.output is None:
+            self._draw(report, err=err)
+        return int(report.failed())
+
+    def _write(self, report: Report) -> None:
+        """Into files, as far as they are asked for."""
         if self.html is not None:
             from truetune.report.html import page
 
             _write(self.html, page(report))
         if self.output is not None:
             _write(self.output, self._drawn(report))
-        elif self.output_format == "terminal":
+
+    def _draw(self, report: Report, *, err: bool) -> None:
+        if self.output_format == "terminal":
             from truetune.report.terminal import render_report
 
             render_report(report, console(err=err), verbose=self.verbose, quiet=self.quiet)
         else:
             click.echo(_encoded(self._drawn(report)), err=err)
-        return int(report.failed())
 
     def _drawn(self, report: Report) -> str:
         if self.output_format == "json":

@@ -48,10 +48,9 @@ def other_of(name: str, place: Place, base: str | None, probes: Probes, rows: Ro
 
 
 def is_base(other: Place, place: Place) -> bool:
-    """A whole model does not say what it was made of: a whole model that it is compared with counts as that."""
-    if place.base is None:
-        return other.kind == "model"
-    return other.kind == "model" and other.folder is not None and other.folder.resolve() == place.base.resolve()
+    """Is it what the model was made of, as far as that is known (its adapter's config, `--base`)?"""
+    folder = other.folder if other.kind == "model" and place.base is not None else None
+    return folder is not None and place.base is not None and folder.resolve() == place.base.resolve()
 
 
 def agreements(mine: Sequence[Sample], theirs: Sequence[Sample], limit: int) -> list[Agreement]:

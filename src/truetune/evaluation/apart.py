@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -20,6 +21,8 @@ from truetune.generation.looks import Prompt
 from truetune.generation.prompts import NoPrompt, PromptMaker, positions_of, prompts_of
 from truetune.render.probes import Probes
 
+GOLDS = 500
+"""Rows that a parser is tried on"""
 Where = tuple[str, int]
 """File and line"""
 
@@ -40,7 +43,7 @@ class Rows:
     prompts: tuple[Prompt, ...]
     """To be asked, of fresh rows where there are some"""
     golds: tuple[Prompt, ...]
-    """All prompts there are"""
+    """A prompt of each row; of some where no training rows are known that they could be compared with"""
     skipped: Mapping[str, int]
     notes: tuple[str, ...]
 
@@ -78,7 +81,7 @@ def rows_apart(
     if not held.documents:
         why = "; ".join(f"{count:,} times: {reason}" for reason, count in Counter(held.skipped).most_common(3))
         raise DataError(f"{', '.join(files)}: no row can be measured ({why or 'all were trained on'})")
-    golds = list(_golds(probes, found))
+    golds = list(islice(_golds(probes, found), None if place.run or trained_on else GOLDS))
     told, notes = _known(place, golds, probes, trained_on)
     known = told or frozenset()
     fresh = [document for document in held.documents if document.origin.row not in known]

@@ -67,8 +67,8 @@ class SampleReport(Report):
 
     @property
     def too_few(self) -> bool:
-        """Is the share of good answers surely below the one asked for?"""
-        return self.min_success is not None and self.success.high < self.min_success
+        """Is the share of good answers surely below the one asked for, or not to be told at all?"""
+        return self.min_success is not None and (self.success.high < self.min_success or not self.success.of)
 
     @property
     def verdicts(self) -> Counter[Verdict]:

@@ -141,8 +141,9 @@ def _said(found: Evaluated) -> Iterator[str]:
     if found.rows == 1:
         yield "one row says nothing of others: there are no intervals"
     if found.seen and (loss := found.seen.seen):
-        rows, where = many(found.seen.rows, "row"), _between(loss.low, loss.high)
-        yield f"{rows} that were trained on stand apart: their loss is {loss.mean:.4f} nats a token ({where})"
+        where = f" ({_between(loss.low, loss.high)})" if loss.low is not None else ""
+        rows = many(found.seen.rows, "row")
+        yield f"{rows} of the training data, apart from the others: {loss.mean:.4f} nats a token{where}"
 
 
 def _named(model: Measured) -> str:

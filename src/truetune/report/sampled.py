@@ -55,7 +55,7 @@ def success(report: SampleReport) -> str:
     line = f"{_share(found)} answer well and stop" if found.of else "no answer could be judged"
     if others:
         line += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
-    if (known := [sample.scores for sample in report.samples if sample.scores.overlap is not None]):
+    if known := [sample.scores for sample in report.samples if sample.scores.overlap is not None]:
         line += f"; {sum(s.exact is True for s in known)} of {len(known)} are the reference, word for word, overlap "
         line += f"{sum(s.overlap or 0.0 for s in known) / len(known):.2f}"
     if report.stop_probability is not None:

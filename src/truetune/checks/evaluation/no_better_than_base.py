@@ -4,8 +4,9 @@
 
 Compares the loss of each of 8 or more rows under the model and under what it is compared with (`--against`), in pairs:
 a bootstrap over rows, and a test that exchanges the two. It fires where the model is worse for sure (an error where the
-other is its base) and, against its base, where it is not better for sure (a warning). Models that were trained on
-preferences are left alone: their loss is not the one of answers.
+other is known to be its base) and, against its base, where it is not better for sure (a warning). A difference below
+0.001 nats is none. Models that were trained on preferences, as far as run.json tells, are left alone: their loss is not
+the one of answers.
 
 ## Why it is bad
 
@@ -46,6 +47,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
 ENOUGH = 8
+LEAST = 0.001
+"""Nats"""
 SURE = 0.05
 """Largest p of a difference that is there"""
 
@@ -59,6 +62,8 @@ class NoBetterThanBase(EvaluationRule):
         if change is None or other is None or change.low is None or change.high is None or change.rows < ENOUGH:
             return
         if self.subject.method not in (None, "sft"):
+            return
+        if abs(change.difference) < LEAST and not self.subject.is_base:
             return
         worse, better = (change.p < SURE and edge * sign > 0 for edge, sign in ((change.low, 1), (change.high, -1)))
         if better or not (worse or self.subject.is_base):
