@@ -73,7 +73,18 @@ def test_the_command(made: Path) -> None:
     assert json.loads(told.stdout)["culprit"].startswith("merged, ")
 
 
+def test_other_words(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "merged", tmp_path / "other")
+    template = tmp_path / "other/chat_template.jinja"
+    template.write_text(template.read_text(encoding="utf-8").replace("assistant", "helper"), encoding="utf-8")
+    found = ladder(str(made / "lora"), merged=str(tmp_path / "other"), prompts=1)
+    assert found.culprit is found.rungs[-1]
+    assert "is not the adapter's" in found.remedy
+
+
 def test_wrong_places(made: Path) -> None:
+    with pytest.raises(UsageError, match="is a whole model"):
+        ladder(str(made / "lora"), merged=str(made / "half"))
     with pytest.raises(UsageError, match="holds no adapter"):
         ladder(str(made / "base"))
     with pytest.raises(UsageError, match="no such file or folder"):

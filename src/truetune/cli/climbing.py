@@ -29,7 +29,7 @@ def ladder(adapter: str, output_format: str, tokenizer: str | None, **options: A
     as far as they are named, merged on the disk, exported, served.
 
     What the adapter does to their log-probabilities must be the same everywhere, in size and direction. The first rung
-    where it is not names what lost it, and the exit code is 1.
+    where it is not names what lost it, and the exit code is 1; so it is where a rung can't be measured.
 
     \b
     Examples:
@@ -46,4 +46,4 @@ def ladder(adapter: str, output_format: str, tokenizer: str | None, **options: A
         click.echo(json.dumps(made.as_dict(), indent=2))
     else:
         render_ladder(made, console())
-    return int(made.culprit is not None)
+    return int(made.culprit is not None or bool(made.unmeasured))

@@ -161,3 +161,5 @@ class Service:
     """Fields of requests that the server takes and does nothing with"""
     notes: tuple[str, ...] = field(default_factory=tuple)
     """What could not be looked at, and why"""
+    lost: tuple[str, ...] = ()
+    """Parts of the check that the server did not answer any more"""

@@ -31,10 +31,10 @@ def ask(record: Record, server: Server) -> None:
     refused: list[str] = []
     for i, asked in rows:
         made = prompt_of(server, asked)
-        if isinstance(made, ServedPrompt):
+        if isinstance(made, ServedPrompt) and made.count is not None:
             prompts.append({"row": i, "ids": made.ids, "count": made.count})
         else:
-            refused.append(made)
+            refused.append(made if isinstance(made, str) else "it tells neither ids nor their number")
     if refused and not prompts:
         raise UsageError(f"{server.root} tells no prompt of a chat ({refused[0]}): expected vLLM, SGLang, llama.cpp's "
                          "server, or any other with /v1/chat/completions, which may need --serve-model")  # fmt: skip

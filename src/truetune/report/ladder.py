@@ -30,8 +30,12 @@ def render_ladder(ladder: Ladder, console: Console) -> None:
         if rung.note:
             _say(console, f"{rung.name}: {rung.note}", "dim")
     culprit = ladder.culprit
-    if culprit is None:
-        _say(console, f"the effect is the same on every rung that was measured ({ladder.seconds:.1f} s)", "bold green")
+    if culprit is None and ladder.unmeasured:
+        names = ", ".join(rung.name for rung in ladder.unmeasured)
+        _say(console, f"not known: {names} could not be measured; for a server, truetune serve-check compares answers",
+             "bold yellow")  # fmt: skip
+    elif culprit is None:
+        _say(console, f"the effect is the same on every rung ({ladder.seconds:.1f} s)", "bold green")
     else:
         _say(console, f"lost at: {culprit.name} ({ladder.seconds:.1f} s)", "bold red")
         _say(console, f"   = help: {ladder.remedy}")
@@ -39,7 +43,7 @@ def render_ladder(ladder: Ladder, console: Console) -> None:
 
 def _cells(rung: Rung) -> tuple[Text, ...]:
     found = rung.effect
-    style = "bold red" if found and found.lost else ""
+    style = "bold red" if rung.fault or (found and found.lost) else ""
     name = Text(visible(rung.name), style=style)
     if found is None:
         return name, Text("-"), Text("-"), Text("-")

@@ -57,8 +57,7 @@ def chosen(asked: Sequence[Asked]) -> list[Asked]:
 
 
 def refused(one: Asked) -> bool:
-    """Did the server refuse the chat itself? That it has no way to tell its prompt is no reason not to ask."""
-    return bool(one.compared.refused) and "/v1/chat/completions: 200" not in one.compared.refused
+    return bool(one.compared.refused)
 
 
 def _notes(client: Client, found: Iterable[Asked]) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding, in_order
@@ -41,6 +41,7 @@ HABITS = 2
 PROTOCOL = frozenset({"logprobs", "max_tokens", "stop", "n", "temperature", "seed", "top_p", "chat_template_kwargs"})
 """Fields that a client may rely on"""
 Say = Callable[[str], object]
+T = TypeVar("T")
 
 
 def serve_check(
@@ -102,39 +103,51 @@ def _seen(
     chats = [trained for trained in record.prompts if trained.messages]
     if not chats:
         raise UsageError(f"{place.name}: no chat of its training record can be asked: it has no chat template")
-    notes = [*record.notes]
+    notes, lost = [*record.notes], list[str]()
     under = _base_template(place, made)
     say(f"asking for {len(chats)} prompts")
-    asked = asked_of(client.server, chats, made, under, client.concurrency)
+    asked = asked_of(client.server, chats, made, under, client.concurrency, seconds=client.seconds)
     taken = [one.trained for one in asked if not refused(one)]
     if not taken:
         raise UsageError(f"{client.server.root} refuses all {len(chats)} chats ({asked[0].compared.refused}): name the "
                          "model with --served-model")  # fmt: skip
     plain = sorted(taken, key=lambda trained: (bool(trained.tools), not trained.of_data))[:HABITS]
     say("asking the same thing again and again")
-    repeats = repeats_of(client, plain)
+    repeats = _tried(notes, lost, "repeatability", lambda: repeats_of(client, plain))
     repeatable = repeats is not None and not repeats.alone_differ
     if repeatable:
         say("comparing answers")
-        asked, more = answered(client, asked, made, under)
+        asked, more = _tried(notes, lost, "answers", lambda: answered(client, asked, made, under)) or (asked, [])
         notes += more
     context, late = _context(client, place, made, asked, longest)
     notes += late
     own, found, more = _strength(place, client, made, record, options, say) if strength else (Own((), ()), None, [])
     expected = list(expectations(own))
     say("looking at stops, sampling and context")
+    config = made.tokenizer.generation_config
     return Service(
         url=client.server.root,
         model=client.server.model,
         prompts=tuple(one.compared for one in asked),
-        stopping=stopping_of(client, record, made, expected, plain),
-        sampling=sampling_of(client, plain, made.tokenizer.generation_config, repeatable=repeatable),
+        stopping=_tried(notes, lost, "stops", lambda: stopping_of(client, record, made, expected, plain)),
+        sampling=_tried(notes, lost, "sampling", lambda: sampling_of(client, plain, config, repeatable=repeatable)),
         repeats=repeats,
         context=context,
         strength=found,
-        ignored=_ignored(client, plain[0]),
-        notes=tuple(dict.fromkeys([*notes, *more])),
+        ignored=_tried(notes, lost, "fields", lambda: _ignored(client, plain[0])) or (),
+        notes=tuple(dict.fromkeys([*more, *notes])),
+        lost=tuple(lost),
     )
+
+
+def _tried(notes: list[str], lost: list[str], what: str, ask: Callable[[], T]) -> T | None:
+    """None, and a note, where the server stopped answering: what was seen before is kept."""
+    try:
+        return ask()
+    except Unanswered as error:
+        notes.append(f"{what} could not be looked at: {error}")
+        lost.append(what)
+        return None
 
 
 def _strength(

@@ -1,15 +1,16 @@
-"""Client: requests to a server whose own behaviour is in question; nothing is mended, and nothing is tried again."""
+"""Client: requests to a server whose own behaviour is in question; nothing is mended. A busy one is asked again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from truetune.generation.backends.crew import each
 from truetune.generation.backends.http import Reply, Server, asked, listed
 from truetune.generation.backends.prompt_ids import chat_of
 
+TRIES = 3
 GREEDY = {"temperature": 0.0}
 REFUSED = (400, 422)
 """Statuses of a request that a server does not understand"""
@@ -57,7 +58,7 @@ class Client:
     def chat(self, chat: Mapping[str, Any], tokens: int, **fields: Any) -> Said:
         """`chat` has `messages`, and may have `tools` and `settings`."""
         body = chat_of(self.server, chat) | {"max_tokens": tokens, **fields}
-        return _said(asked(f"{self.server.root}/v1/chat/completions", body, self.seconds))
+        return _said(asked(f"{self.server.root}/v1/chat/completions", body, self.seconds, tries=TRIES))
 
     def complete(self, ids: Sequence[int], text: str, tokens: int, **fields: Any) -> Said:
         """The answer to exactly these ids; a refusal where the server can't be given them."""
@@ -70,7 +71,7 @@ class Client:
                 continue
             body = {"prompt": prompt, "max_tokens": tokens, **fields}
             body |= {"model": self.server.model} if self.server.model else {}
-            said = _said(asked(f"{self.server.root}/v1/completions", body, self.seconds))
+            said = _said(asked(f"{self.server.root}/v1/completions", body, self.seconds, tries=TRIES))
             if said.read is not None and said.read != len(ids):
                 said = Said(refusal=f"/v1/completions reads {said.read} tokens of a prompt of {len(ids)}")
             if not said.refusal:
@@ -80,8 +81,7 @@ class Client:
 
     def all(self, requests: Sequence[Callable[[], Said]]) -> list[Said]:
         """The answers to many requests at the same time, in their order."""
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            return list(pool.map(lambda request: request(), requests))
+        return each(lambda request, _: request(), requests, self.concurrency)
 
 
 def _said(reply: Reply) -> Said:

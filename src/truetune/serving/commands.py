@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from truetune.checkpoint.files import read_object
 from truetune.errors import UsageError
 from truetune.generation.backends.place import GENERATION, Place, served_stops
+from truetune.generation.backends.vllm import RANKS, refusals
 from truetune.render.probes import Probes
 from truetune.serving.segments import Segments, segments_of
 
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Those that vLLM takes as --max-lora-rank"""
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "repetition_penalty": "repeat_penalty"}
 """Name in generation_config.json -> name in a Modelfile"""
 
@@ -70,11 +70,15 @@ class _Model:
         found = self.probes.tokenizer.model_config.get("max_position_embeddings")
         return found if isinstance(found, int) else None
 
+    @cached_property
+    def lora(self) -> Mapping[str, Any]:
+        """adapter_config.json; empty where there is no adapter"""
+        return read_object(self.adapter / "adapter_config.json", []) or {} if self.adapter else {}
+
     @property
     def rank(self) -> int:
         """The highest rank in an adapter."""
-        config = read_object(self.adapter / "adapter_config.json", []) or {} if self.adapter else {}
-        ranks = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
+        ranks = [self.lora.get("r"), *(self.lora.get("rank_pattern") or {}).values()]
         return max((rank for rank in ranks if isinstance(rank, int)), default=8)
 
     @property
@@ -113,11 +117,25 @@ def command_for(place: Place, probes: Probes, engine: str) -> Command:
     return ENGINES[engine](_Model(place, probes))
 
 
+def _plain_lora(model: _Model, engine: str) -> None:
+    """Raises UsageError for an adapter of which an engine that reads r and lora_alpha alone serves something else."""
+    beyond = ("use_rslora", "alpha_pattern", "rank_pattern", "modules_to_save", "use_dora", "trainable_token_indices")
+    if found := [name for name in beyond if model.lora.get(name)]:
+        raise _merge_first(model, engine, found)
+
+
+def _merge_first(model: _Model, engine: str, parts: Iterable[str]) -> UsageError:
+    return UsageError(f"{engine} does not apply {', '.join(parts)} of this adapter; merge it first: truetune merge "
+                      f"{model.place.name} -o merged, then name that folder")  # fmt: skip
+
+
 def _vllm(model: _Model) -> Command:
     options: dict[str, Any] = {"--served-model-name": model.name if model.adapter is None else f"{model.name}-base"}
     options |= {"--tokenizer": model.tokenizer, "--chat-template": model.tokenizer and model.jinja}
     options |= {"--max-model-len": model.context, "--generation-config": model.generation}
     if model.adapter is not None:
+        if found := refusals(model.lora):
+            raise _merge_first(model, "vLLM", found)
         rank = next((rank for rank in RANKS if rank >= model.rank), None)
         if rank is None:
             raise UsageError(f"{model.place.name}: vLLM serves adapters up to rank {RANKS[-1]}, this one has "
@@ -132,6 +150,7 @@ def _sglang(model: _Model) -> Command:
     options |= {"--tokenizer-path": model.tokenizer, "--chat-template": model.tokenizer and model.jinja}
     options |= {"--context-length": model.context}
     ask: tuple[str, ...] = ()
+    _plain_lora(model, "SGLang")
     if model.adapter is not None:
         options |= {
             "--enable-lora": True,
@@ -160,6 +179,7 @@ def _gguf(model: _Model) -> Path:
 
 
 def _ollama(model: _Model) -> Command:
+    _plain_lora(model, "Ollama")
     segments = segments_of(model.probes)
     tokenizer = model.probes.tokenizer
     lines = [f"FROM {model.weights}"]

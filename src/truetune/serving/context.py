@@ -61,9 +61,9 @@ def _own(listed: Any, model: str | None) -> Any:
     """The entry of the model that is asked; of an adapter (vLLM) that of its base, which tells more."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     entries = entries if isinstance(entries, list) else []
-    named = {one.get("id"): one for one in entries if isinstance(one, dict)}
+    named = {one.get("id"): one for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str)}
     own = named.get(model) if model is not None else next(iter(named.values()), None)
-    parent = named.get(own.get("parent")) if own else None
+    parent = named.get(str(own.get("parent"))) if own else None
     return {**(parent or {}), **{name: value for name, value in own.items() if value is not None}} if own else None
 
 

@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from truetune.errors import UsageError
+from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.backend import Backend, Decoding, Ids
 from truetune.generation.backends.local import Local
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
 from truetune.generation.looks import Answer
+from truetune.render.served import contract_of, verify
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.effect import Effect, Places, effect
 from truetune.training.proof import asked_of
@@ -47,6 +48,8 @@ class Rung:
     effect: Effect | None = None
     note: str = ""
     """Why it could not be measured"""
+    fault: str = ""
+    """What else is not as with the adapter"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,13 @@ class Ladder:
 
     @property
     def culprit(self) -> Rung | None:
-        """The first rung on which the effect is not there."""
-        return next((rung for rung in self.rungs if rung.effect is not None and rung.effect.lost), None)
+        """The first rung on which the effect is not there, or that is not the same model otherwise."""
+        return next((rung for rung in self.rungs if rung.fault or (rung.effect and rung.effect.lost)), None)
+
+    @property
+    def unmeasured(self) -> tuple[Rung, ...]:
+        """Rungs that were asked for and tell nothing"""
+        return tuple(rung for rung in self.rungs if rung.effect is None and not rung.fault)
 
     @property
     def remedy(self) -> str:
@@ -72,6 +80,8 @@ class Ladder:
         rung = self.culprit
         if rung is None:
             return ""
+        if rung.fault:
+            return rung.fault
         if rung.effect is not None and rung.effect.size == 0:
             return "the adapter itself: it does not change a single log-probability"
         return next((text for name, text in CULPRITS.items() if rung.name.startswith(name)), "the adapter itself")
@@ -127,7 +137,11 @@ def _later(place: Place, merged: str | None, exported: Sequence[str], endpoint: 
     named = {f"merged, {merged}": merged} if merged else {}
     named |= {f"exported, {name}": name for name in exported}
     named |= {f"served, {endpoint}": endpoint} if endpoint else {}
-    return {title: placed(name, tokenizer=str(place.tokenizer)) for title, name in named.items()}
+    found = {title: placed(name, tokenizer=str(place.tokenizer)) for title, name in named.items()}
+    for title, there in found.items():
+        if there.kind == "adapter":
+            raise UsageError(f"{there.name}: holds an adapter; {title.partition(',')[0]} is a whole model")
+    return found
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,21 @@ class _Climb:
         yield _rung("merged in memory", off, on, self._told(tuned))
         tuned.close()
         for title, place in self.later.items():
-            yield _rung(title, off, on, self._asked(f"what is {title}", place))
+            try:
+                rung = _rung(title, off, on, self._asked(f"what is {title}", place))
+            except TruetuneError as error:
+                rung = Rung(title, fault=str(error))
+            yield replace(rung, fault=rung.fault or self._other_words(place))
+
+    def _other_words(self, place: Place) -> str:
+        """How the tokenizer and template beside the weights are not the adapter's."""
+        if place.kind != "model" or place.folder is None or place.folder.resolve() == self.place.tokenizer.resolve():
+            return ""
+        try:
+            differ = verify(contract_of(self.place.prepared()), place.folder)
+        except TruetuneError as error:
+            return f"its tokenizer or template can't be read: {error}"
+        return f"its tokenizer or template is not the adapter's: {differ[0]}" if differ else ""
 
     def _asked(self, what: str, place: Place) -> Places | None:
         self.say(f"asking {what}")

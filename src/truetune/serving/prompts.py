@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from truetune.generation.backends.crew import each
-from truetune.generation.backends.http import Server
+from truetune.generation.backends.http import ANSWERED, Server
 from truetune.generation.backends.prompt_ids import ServedPrompt, prompt_of
 from truetune.generation.service import Compared
 from truetune.render.probes import Probes
@@ -32,13 +32,13 @@ class Asked:
 
 def asked_of(
     server: Server, prompts: Sequence[Trained], made: Probes, base: Probes | None, concurrency: int = 1,
-    progress: Progress | None = None,
+    progress: Progress | None = None, seconds: float = ANSWERED,
 ) -> list[Asked]:  # fmt: skip
     """By the ids or the number of them that the server tells; `same` is None where neither is told.
 
     Raises Unanswered.
     """
-    served = each(lambda trained, _: prompt_of(server, trained.chat), prompts, concurrency, progress)
+    served = each(lambda trained, _: prompt_of(server, trained.chat, seconds), prompts, concurrency, progress)
     return [_asked(trained, one, made, base) for trained, one in zip(prompts, served, strict=True)]
 
 
@@ -46,6 +46,8 @@ def _asked(trained: Trained, served: ServedPrompt | str, made: Probes, base: Pro
     known = Compared(trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools))
     if isinstance(served, str):
         return Asked(trained, None, replace(known, refused=served))
+    if served.ids is None and served.count is None:
+        return Asked(trained, served, known)
     if served.ids is None:
         same = served.count == len(trained.ids)
         return Asked(trained, served, replace(known, same=same, by="count", served=served.count))
@@ -75,14 +77,18 @@ def mistakes(asked: Sequence[Asked], made: Probes, base: Probes | None) -> dict[
     found: dict[str, dict[str, list[int]]] = {}
     for one in asked:
         for mistake, ids in suspects(one.trained, made, base):
-            if one.served is None or one.served.count == len(ids):
+            if one.served is None or one.served.count in (None, len(ids)):
                 found.setdefault(mistake, {})[one.trained.name] = ids
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
 
 def by_offset(asked: Sequence[Asked]) -> str:
     """What the same number of tokens more, or fewer, in all prompts looks like; empty where it is not the same."""
-    more = {one.served.count - len(one.trained.ids) for one in asked if one.served is not None}
+    more = {
+        one.served.count - len(one.trained.ids)
+        for one in asked
+        if one.served is not None and one.served.count is not None
+    }
     number = more.pop() if len(more) == 1 and len(asked) >= 3 else 0
     if not number:
         return ""

@@ -7,7 +7,6 @@ from typing import Any
 
 from truetune.generation.backends.place import served_stops
 from truetune.generation.looks import Answer, Prompt
-from truetune.generation.prompts import control_of
 from truetune.generation.service import Ending, Stopping
 from truetune.render.probes import Probes
 from truetune.serving.client import GREEDY, REFUSED, Client, Said
@@ -65,10 +64,11 @@ def _ending(said: Said, asked: str, markers: Sequence[str], expected: int | None
 
 
 def _markers(made: Probes) -> list[str]:
-    """The tokens that end a turn first, then other control tokens, then what begins a user's turn in known formats."""
+    """The tokens that end a turn first, then other stops, then what begins a user's turn in known formats."""
     turn = [made.terminator.text.strip()] if made.terminator and made.terminator.text.strip() else []
+    ends = {str(made.tokenizer.backend.id_to_token(id)) for id in served_stops(made.tokenizer)}
     formats = [format.mark for format in FORMATS.values() if len(format.mark) >= MARK]
-    return [*turn, *sorted(control_of(made.tokenizer)), *formats]
+    return [*turn, *sorted(ends - set(turn)), *formats]
 
 
 def _told(client: Client) -> list[str]:

@@ -32,7 +32,7 @@ LEAST = 0.01
 """Nats a token (root mean square) that training must have changed"""
 FULL = (0.85, 1.2)
 """Factors that need no explanation: a server computes in another precision"""
-ODD = 0.35
+ODD = 0.1
 """Share of the effect by which the server may be off the tuned model"""
 EXPLAINS = 0.35
 """Share of the distance to the tuned model that a wrong scaling leaves, at most, where it explains what is served"""

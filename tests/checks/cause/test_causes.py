@@ -48,9 +48,11 @@ def test_stopping_that_was_unlearned() -> None:
     assert finding.message.startswith("stopping was unlearned")
 
 
-def test_an_answer_that_the_limit_cuts_has_no_cause() -> None:
+def test_answers_that_the_limit_cuts_are_judged_by_the_probability_of_stopping() -> None:
     found = inquest(ENDLESS)
-    assert causes_of(replace(found, watched=replace(found.watched, limit=2))) == ()
+    cut = replace(found, watched=replace(found.watched, limit=2))
+    assert [finding.rule for finding in causes_of(cut)] == ["stopping-never-learned"]
+    assert causes_of(replace(cut, stopping=Stopping(0.9, 0, 8))) == ()
 
 
 def test_what_follows_from_a_cause_is_not_said() -> None:

@@ -27,7 +27,7 @@ surprise: 1.7
 
 ## Fix safety
 
-There is no automatic fix: load the model with its own tokenizer, look at its files (`truetune inspect`), and copy it
+There is no automatic fix: load the model with its own tokenizer, look at its files (`truetune check`), and copy it
 again from where it was trained.
 
 ## References
@@ -38,6 +38,7 @@ again from where it was trained.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 
 from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
@@ -53,7 +54,7 @@ class NoLanguageLeft(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         surprise = self.subject.surprise
-        if surprise is None or surprise <= MOST or not self._failing():
+        if surprise is None or surprise <= MOST or (isfinite(surprise) and not self._failing()):
             return
         yield self.finding(
             f"the weights make no language model: the reference answers have {surprise:.3g} nats a token",

@@ -79,6 +79,10 @@ def server_of(url: str, model: str | None = None, *, option: str = "--serve-mode
     """`option` is how a user names one of several models. Raises UsageError where nothing answers at this URL."""
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise UsageError(f"{url!r} is no URL of a server: expected one like http://localhost:8000")
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None or parts.query:
+        raise UsageError(f"the URL of {parts.hostname} holds a user, a password or a query: expected one like "
+                         f"http://localhost:8000, and a key in {KEY}")  # fmt: skip
     root = url.rstrip("/").removesuffix("/v1")
     reply = asked(f"{root}/v1/models", None, REACHED)
     if reply.status in (401, 403):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.generation.backends.http import Reply, Server, asked, listed
+from truetune.generation.backends.http import ANSWERED, Reply, Server, asked, listed
 
 Body = Mapping[str, Any]
 
@@ -18,10 +18,11 @@ class ServedPrompt:
 
     ids: list[int] | None
     """None where it tells their number alone"""
-    count: int
+    count: int | None
+    """None where it tells neither"""
 
 
-def prompt_of(server: Server, chat: Body) -> ServedPrompt | str:
+def prompt_of(server: Server, chat: Body, seconds: float = ANSWERED) -> ServedPrompt | str:
     """By the first way that this server has; else what it said to each.
 
     `chat` has `messages`, and may have `tools` and `settings`, variables for the template. Raises Unanswered.
@@ -29,7 +30,7 @@ def prompt_of(server: Server, chat: Body) -> ServedPrompt | str:
     said = []
     body = chat_of(server, chat)
     for path, way in WAYS.items():
-        made = way(server.root, body)
+        made = way(server.root, body, seconds)
         if isinstance(made, ServedPrompt):
             return made
         said.append(f"{path}: {made.refusal}")
@@ -44,27 +45,29 @@ def chat_of(server: Server, chat: Body) -> dict[str, Any]:
     return body | ({"chat_template_kwargs": dict(chat["settings"])} if chat.get("settings") else {})
 
 
-def _tokenized(root: str, chat: Body) -> ServedPrompt | Reply:
+def _tokenized(root: str, chat: Body, seconds: float) -> ServedPrompt | Reply:
     """vLLM; its chats add no special tokens to those of the template."""
-    return _of_ids(asked(f"{root}/tokenize", {**chat, "add_generation_prompt": True, "add_special_tokens": False}))
+    return _of_ids(
+        asked(f"{root}/tokenize", {**chat, "add_generation_prompt": True, "add_special_tokens": False}, seconds)
+    )
 
 
-def _templated(root: str, chat: Body) -> ServedPrompt | Reply:
+def _templated(root: str, chat: Body, seconds: float) -> ServedPrompt | Reply:
     """llama.cpp's server, whose chats are tokenized with the special tokens that the vocabulary adds: the template's
     own BOS has been taken off where it does."""
-    made = asked(f"{root}/apply-template", chat)
+    made = asked(f"{root}/apply-template", chat, seconds)
     if made.status != 200 or not isinstance(made.body, dict) or not isinstance(made.body.get("prompt"), str):
         return made
     content = {"content": made.body["prompt"], "add_special": True, "parse_special": True}
-    return _of_ids(asked(f"{root}/tokenize", content))
+    return _of_ids(asked(f"{root}/tokenize", content, seconds))
 
 
-def _completed(root: str, chat: Body) -> ServedPrompt | Reply:
+def _completed(root: str, chat: Body, seconds: float) -> ServedPrompt | Reply:
     """Any other: a chat of one token. SGLang and vLLM tell the ids of its prompt where they are asked to."""
     url, chat = f"{root}/v1/chat/completions", {**chat, "max_tokens": 1}
-    made = asked(url, {**chat, "return_prompt_token_ids": True, "return_token_ids": True})
+    made = asked(url, {**chat, "return_prompt_token_ids": True, "return_token_ids": True}, seconds)
     if made.status in (400, 422):
-        made = asked(url, chat)
+        made = asked(url, chat, seconds)
     if made.status != 200 or not isinstance(made.body, dict):
         return made
     for holder in (made.body, *listed(made.body, "choices")[:1]):
@@ -72,10 +75,10 @@ def _completed(root: str, chat: Body) -> ServedPrompt | Reply:
             return ServedPrompt(ids, len(ids))
     usage = made.body.get("usage")
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return ServedPrompt(None, count) if isinstance(count, int) else made
+    return ServedPrompt(None, count if type(count) is int else None) if listed(made.body, "choices") else made
 
 
-WAYS: dict[str, Callable[[str, Body], ServedPrompt | Reply]] = {
+WAYS: dict[str, Callable[[str, Body, float], ServedPrompt | Reply]] = {
     "/tokenize": _tokenized,
     "/apply-template": _templated,
     "/v1/chat/completions": _completed,

@@ -61,11 +61,11 @@ class Reader:
         if not isinstance(choice, dict) or not isinstance(message, dict):
             return f"its reply holds no answer: {json.dumps(body)[:200]}"
         usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
-        counted = usage.get("completion_tokens")
+        counted = _number(usage.get("completion_tokens"))
         reason = choice.get("finish_reason")
         if reason is None and isinstance(counted, int):
             reason = "stop" if counted < limit else "length"
-        if reason not in ENDED | CUT:
+        if not isinstance(reason, str) or reason not in ENDED | CUT:
             return f"its answer ended for the reason {reason!r}"
         ids, worth = _told(choice)
         stop = self._stop(choice, ids, prompt, stops) if reason in ENDED else None
@@ -80,7 +80,7 @@ class Reader:
         mean = math.fsum(worth) / len(worth) if worth and not certain else None
         answer = Answer(tuple(kept), text, stop, logprob=mean)
         asked = ids_in(body, "prompt_token_ids") or ids_in(choice, "prompt_token_ids") or None
-        return Spoken(answer, ids is not None, counted, asked, usage.get("prompt_tokens"), apart, certain)
+        return Spoken(answer, ids is not None, counted, asked, _number(usage.get("prompt_tokens")), apart, certain)
 
     def usual_stop(self, prompt: Prompt, stops: frozenset[int]) -> int:
         """The stop id that a server means that tells none: the trained one, else the tokenizer's."""
@@ -92,7 +92,7 @@ class Reader:
 
     def _stop(self, choice: Mapping[str, Any], ids: list[int] | None, prompt: Prompt, stops: frozenset[int]) -> int:
         told = choice.get("stop_reason")
-        if type(told) is int:
+        if type(told) is int and 0 <= told < self.tokenizer.vocabulary:
             return told
         if ids and ids[-1] in stops | self.tokenizer.control:
             return ids[-1]
@@ -102,7 +102,7 @@ class Reader:
         """The answer as the model wrote it, as the template writes it; and whether that is a guess."""
         content = str(message.get("content") or "")
         reasoning = next((str(message[name]) for name in REASONING if message.get(name)), "")
-        calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
+        calls = [call for call in listed(message, "tool_calls") if isinstance(call, dict)]
         if not reasoning and not calls:
             return content, False
         answer: dict[str, Any] = {"role": "assistant", "content": content}
@@ -156,4 +156,8 @@ def _told(choice: Mapping[str, Any]) -> tuple[list[int] | None, list[float]]:
     worth = [entry.get("logprob") for entry in content] or listed(held, "token_logprobs")
     numbers = [float(one) for one in worth if isinstance(one, int | float) and math.isfinite(one)]
     ids = listed(choice, "token_ids") or [entry.get("id") for entry in content]
-    return (ids if ids and all(type(id) is int for id in ids) else None), numbers
+    return (ids if ids and all(type(id) is int and 0 <= id < 1 << 31 for id in ids) else None), numbers
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int else None

@@ -154,8 +154,10 @@ class Teller:
         if "prompt_logprobs" in self.kept:
             reply = self._ask(ids, {"prompt_logprobs": 1}, wait)
             places = [] if reply is None else _prompt_logprobs(reply)
-            told = [place.get(str(id)) for id, place in zip(ids[1:], places[1:], strict=False) if place]
-            if len(told) != len(ids) - 1 or not all(told):
+            known = zip(ids[1:], places[1:], strict=False)
+            said = [place.get(str(id)) for id, place in known if isinstance(place, dict)]
+            told = [one for one in said if isinstance(one, dict) and "logprob" in one]
+            if len(told) != len(ids) - 1:
                 return None
             found[1:] = [one["logprob"] for one in told]
             rank = told[-1].get("rank")
@@ -164,7 +166,11 @@ class Teller:
         if reply is None:
             return None
         worth = listed(_logprobs(reply), "token_logprobs")
-        worth = worth[: len(worth) - int(reply.body["usage"]["completion_tokens"])]
+        usage = reply.body.get("usage") if isinstance(reply.body, dict) else None
+        made = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        if type(made) is not int:
+            return None
+        worth = worth[: len(worth) - made]
         for told_of in (range(len(ids)), [i for i, id in enumerate(ids) if id != self.bos]):
             if len(told_of) == len(worth):
                 found[list(told_of)] = [np.nan if one is None else one for one in worth]
