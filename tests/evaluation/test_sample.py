@@ -98,7 +98,7 @@ def test_the_command_draws_saves_and_exits(right: Path, broken: Path, rows: Path
     out, page, saved = (tmp_path / name for name in ("out.json", "page.html", "samples.jsonl"))
     done = ran(right, "--data", rows, "-n", 4, "--max-new-tokens", LIMIT, "--save", saved, "--html", page)
     assert done.return_value == 0
-    assert "4 of 4 (95 %: 51 to 100 %) answer well and stop" in done.stdout
+    assert "4 of 4 (95 %: 51 to 100 %) stop by themselves without a fault" in done.stdout
     assert "stops by itself" in done.stdout
     assert [json.loads(line)["verdict"] for line in saved.read_text().splitlines()] == ["stops"] * 4
     assert "Findings" in page.read_text()

@@ -59,7 +59,7 @@ def agreements(mine: Sequence[Sample], theirs: Sequence[Sample], limit: int) -> 
     both = [(sample, others[sample.prompt.ids]) for sample in mine if sample.prompt.ids in others]
     found = []
     for measure, judge in (
-        ("answers well and stops", lambda sample: good(sample, limit)),
+        ("stops without a fault", lambda sample: good(sample, limit)),
         ("the parser reads the reference's value", lambda sample: sample.scores.agrees),
     ):
         right = [pair for pair in ((judge(a), judge(b)) for a, b in both) if None not in pair]

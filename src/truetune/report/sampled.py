@@ -52,7 +52,7 @@ def draw(report: SampleReport, console: Console, verbose: bool) -> None:
 def success(report: SampleReport) -> str:
     """How many answers are good, with its interval, and what the others are."""
     found, others = report.success, Counter({name: n for name, n in report.verdicts.items() if name != "stops"})
-    line = f"{_share(found)} answer well and stop" if found.of else "no answer could be judged"
+    line = f"{_share(found)} stop by themselves without a fault" if found.of else "no answer could be judged"
     if others:
         line += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
     if known := [sample.scores for sample in report.samples if sample.scores.overlap is not None]:

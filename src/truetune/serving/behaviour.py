@@ -57,6 +57,7 @@ def chosen(asked: Sequence[Asked]) -> list[Asked]:
 
 
 def refused(one: Asked) -> bool:
+    """Did the server give no answer to it?"""
     return bool(one.compared.refused)
 
 

@@ -32,7 +32,7 @@ looks:
 ## Fix safety
 
 There is no automatic fix: ask the base the same questions, compare the tokenizer's files with the base's, and look at
-the files of the checkpoint (`truetune inspect`).
+the files of the checkpoint (`truetune check`).
 
 ## References
 

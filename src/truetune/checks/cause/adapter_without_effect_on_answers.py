@@ -30,7 +30,7 @@ effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
 ## Fix safety
 
 There is no automatic fix: compare the names in adapter_model.safetensors with the modules of the base, see `lora_alpha`
-in adapter_config.json, and whether the training moved the adapter at all (`truetune inspect`).
+in adapter_config.json, and whether the training moved the adapter at all (`truetune check`).
 
 ## References
 

@@ -27,7 +27,7 @@ base: {garbage: 0, stopped: 8}
 ## Fix safety
 
 There is no automatic fix: download the base again and compare the sizes or digests of its files; look at it alone
-(`truetune inspect BASE`, `truetune sample BASE`).
+(`truetune check BASE`, `truetune sample BASE`).
 
 ## References
 

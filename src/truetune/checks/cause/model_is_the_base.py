@@ -32,7 +32,7 @@ effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
 ## Fix safety
 
 There is no automatic fix: ask for the model by the adapter's name, merge before saving, and compare the files
-(`truetune inspect MODEL --base BASE`).
+(`truetune check MODEL --base BASE`).
 
 ## References
 
