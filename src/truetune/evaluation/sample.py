@@ -165,12 +165,12 @@ def subject(place: Place, probes: Probes, found: Asked, asking: Asking, kind: st
     tokenizer = probes.tokenizer
     stops = [f"{tokenizer.backend.id_to_token(id)} ({id})" for id in sorted(served_stops(tokenizer))]
     facts = {
-        "prompts": found.fact(),
-        "answers": asking.fact(),
-        "stops at": ", ".join(stops) or "no token",
-        **({} if found.recorded else {"trained on": "not known"}),
         "by": kind,
-        **({"base": str(place.base)} if place.base else {}),
+        **({"base": place.base.name} if place.base else {}),
+        "prompts": found.fact(),
+        "stops at": ", ".join(stops) or "no token",
+        "answers": asking.fact(),
+        **({} if found.recorded else {"trained on": "not known"}),
     }
     return Subject(place.kind, place.name, tuple(facts.items()))
 
