@@ -71,9 +71,10 @@ def _failed(message: str, *, debug: bool = False) -> int:
     return 2
 
 
-@click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}, invoke_without_command=True
-)
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(context_settings=SETTINGS, invoke_without_command=True)
 @click.version_option(truetune.__version__, prog_name="truetune")
 @click.pass_context
 def commands(context: click.Context) -> None:
@@ -87,4 +88,5 @@ for command in (
     *(init, train, merge, export, movement),
     *(sample, evaluate, serve_check, ladder),
 ):
+    command.context_settings = SETTINGS | command.context_settings
     commands.add_command(command)
