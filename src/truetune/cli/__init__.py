@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from signal import SIGINT
+from typing import Any
 
 import click
 
@@ -71,7 +72,7 @@ def _failed(message: str, *, debug: bool = False) -> int:
     return 2
 
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
@@ -88,5 +89,5 @@ for command in (
     *(init, train, merge, export, movement),
     *(sample, evaluate, serve_check, ladder),
 ):
-    command.context_settings = SETTINGS | command.context_settings
+    command.context_settings = {**SETTINGS, **command.context_settings}
     commands.add_command(command)
