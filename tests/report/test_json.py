@@ -24,7 +24,7 @@ def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None
 
 def test_the_schema_describes_every_field(broken: DataReport) -> None:
     value = as_dict(broken)
-    assert set(value) | {"audit"} == set(SCHEMA["properties"])
+    assert set(value) | {"audit", "sample", "evaluation", "service"} == set(SCHEMA["properties"])
     assert set(value["lengths"]) == set(SCHEMA["properties"]["lengths"]["properties"])
     finding = SCHEMA["properties"]["findings"]["items"]
     assert set(value["findings"][0]) == set(finding["properties"])
