@@ -109,7 +109,7 @@ class DataReport(Report):
     """The first example, and one of each finding's first case where it is near at hand."""
 
     def _repr_html_(self) -> str:
-        from truetune.report.html import fragment
+        from truetune.report.page import fragment
 
         return fragment(self)
 
@@ -137,6 +137,6 @@ class AuditReport(Report):
         return len({(sample.rank, sample.batch) for sample in self.samples})
 
     def _repr_html_(self) -> str:
-        from truetune.report.html import fragment
+        from truetune.report.page import fragment
 
         return fragment(self)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from truetune.cli.completing import rule_names
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,28 +19,67 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report
 
 SEVERITIES = ("error", "warning", "info")
+ENDINGS = {".json": "json", ".sarif": "sarif"}
+"""What a file is to hold, by its name, where --format does not say"""
+
+
+def form_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--format`, and `--json`, which is short for one of its values; both give `output_format`."""
+
+    def chosen(context: click.Context, _: click.Parameter, value: str | None) -> str:
+        if context.meta.pop(f"{__name__}.json", False):
+            if value not in (None, "json"):
+                raise click.UsageError(f"--json and --format {value} exclude each other")
+            return "json"
+        return value or _by_name(context) or "terminal"
+
+    def short(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[f"{__name__}.json"] = value
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = click.option("--json", is_flag=True, is_eager=True, expose_value=False, callback=short,
+                               help="Short for --format json.")(command)  # fmt: skip
+        return click.option("--format", "output_format", type=click.Choice(["terminal", "json", *forms]),
+                            callback=chosen, help="What to print (terminal).")(command)  # fmt: skip
+
+    return add
+
+
+def _by_name(context: click.Context) -> str | None:
+    """The form of `--output report.json`."""
+    name = context.params.get("output")
+    return ENDINGS.get(Path(name).suffix) if isinstance(name, str) else None
+
+
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone.")
+progress_option = click.option("--no-progress", is_flag=True, help="No progress bar.")
+
+
+def emit(kind: str, value: Mapping[str, Any]) -> None:
+    """Print a JSON object of schema `truetune.KIND/1`, in ASCII; what is no number in JSON becomes null."""
+    import truetune
+    from truetune.report.audited import plain
+
+    head = {"schema": f"truetune.{kind}/1", "truetune": truetune.__version__}
+    click.echo(json.dumps(plain(head | dict(value)), indent=2, default=str))
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that ends in a report; `Delivery.of` takes them."""
     options = [
-        click.option("--select", multiple=True, metavar="RULE", help="Only these rules, by name or code. Repeatable."),
-        click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. Repeatable."),
-        click.option(
-            "--fail-on", type=click.Choice(SEVERITIES), help="Lowest severity that makes the exit code 1 (error)."
-        ),
-        click.option(
-            "--format",
-            "output_format",
-            type=click.Choice(["terminal", "json", "sarif"]),
-            default="terminal",
-            help="What to print.",
-        ),
-        click.option("-o", "--output", metavar="FILE", help="Write it to this file and not to the terminal."),
+        click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
+                     help="Only these rules, by name, code or beginning of a code. Repeatable."),
+        click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
+                     help="Not these rules. Repeatable."),
+        click.option("--fail-on", type=click.Choice(SEVERITIES),
+                     help="Lowest severity that makes the exit code 1 (error)."),
+        form_options("sarif"),
+        click.option("-o", "--output", metavar="FILE", is_eager=True,
+                     help="Write to this file and not to the terminal; .json and .sarif choose the format."),
         click.option("--html", metavar="FILE", help="Write a page to this file as well."),
         click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors, and all facts."),
         click.option("-q", "--quiet", is_flag=True, help="Print findings alone."),
-    ]
+    ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
     return command
@@ -79,7 +120,7 @@ class Delivery:
     def _write(self, report: Report) -> None:
         """Into files, as far as they are asked for."""
         if self.html is not None:
-            from truetune.report.html import page
+            from truetune.report.page import page
 
             _write(self.html, page(report))
         if self.output is not None:

@@ -107,7 +107,7 @@ class SampleReport(Report):
         }
 
     def _repr_html_(self) -> str:
-        from truetune.report.html import fragment
+        from truetune.report.page import fragment
 
         return fragment(self)
 

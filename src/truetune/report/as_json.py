@@ -11,13 +11,19 @@ from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.report import audited
+from truetune.report.page.rows import views
+from truetune.report.terminal import verdict
 
 SCHEMA = "truetune.report/1"
 
 
 def to_json(report: Report) -> str:
-    """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding."""
-    return json.dumps(as_dict(report), indent=2)
+    """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding.
+
+    Each of `views` stands on one line."""
+    value = as_dict(report)
+    lines = ",".join(f"\n    {json.dumps(view)}" for view in value.pop("views"))
+    return json.dumps(value, indent=2).removesuffix("\n}") + f',\n  "views": [{lines}\n  ]\n}}'
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -25,6 +31,7 @@ def as_dict(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "truetune": truetune.__version__,
+        "verdict": _verdict(report),
         "spec": report.spec.model_dump(mode="json"),
         "subjects": [{"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects],
         **(_learned(report) if isinstance(report, DataReport) else {}),
@@ -33,7 +40,15 @@ def as_dict(report: Report) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in report.findings],
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
+        "views": views(report),
     }
+
+
+def _verdict(report: Report) -> str | None:
+    """What is learned, in one sentence."""
+    if isinstance(report, AuditReport):
+        return audited.verdict(report)
+    return verdict(report).plain if isinstance(report, DataReport) and report.rows else None
 
 
 def _learned(report: DataReport) -> dict[str, Any]:

@@ -173,8 +173,7 @@ def svg(figure: Figure) -> str:
     frame = axes(figure)
     parts = [
         f'<svg class="figure" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_safe(figure.title)}" '
-        'font-family="system-ui, sans-serif" font-size="11" fill="currentColor" '
-        'style="display: block; width: 100%; max-width: 40rem">',
+        'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">',
         f"<title>{_safe(figure.title)}</title>",
         f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" stroke="currentColor" '
         'stroke-opacity=".4"/>',

@@ -1,0 +1,51 @@
+"""Completion in a shell: which words there are, found without an import of the rules; and the script that asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+import truetune
+from truetune.errors import UsageError
+
+CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
+PLACES = {"DIR", "FILE", "PATH", "SETTINGS", "RUN", "ADAPTER", "MODEL", "AFTER", "OTHER", "DATA", "RUN_OR_RESULT"}
+"""What the help calls a path"""
+VARIABLE = "_TRUETUNE_COMPLETE"
+
+
+def rule_names(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Rules whose name or code begins so."""
+    found = [
+        CompletionItem(word, help=help)
+        for name, code in _rules()
+        for word, help in ((name, code), (code, name))
+        if word.startswith(incomplete)
+    ]
+    return sorted(found, key=lambda item: str(item.value))
+
+
+def _rules() -> Iterator[tuple[str, str]]:
+    for path in Path(truetune.__file__).parent.glob("checks/*/*.py"):
+        if found := CODE.search(path.read_text(encoding="utf-8")):
+            yield path.stem.replace("_", "-"), found[1]
+
+
+def complete_paths(command: click.Command) -> None:
+    """Let a shell complete paths where a command takes them: without it, it would offer nothing at all."""
+    for param in command.params:
+        names = set(re.findall(r"[A-Z_]+", str(param.metavar or (param.name or "").upper())))
+        if param.type is click.STRING and names & PLACES:
+            param.type = click.Path()
+
+
+def script(shell: str) -> str:
+    """What a shell reads at its start. Raises UsageError for a shell that there is no script for."""
+    maker = get_completion_class(shell)
+    if maker is None:
+        raise UsageError(f"no completion for {shell}")
+    return maker(click.Command("truetune"), {}, "truetune", VARIABLE).source()

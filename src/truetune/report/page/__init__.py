@@ -1,0 +1,51 @@
+"""The report as one self-contained page: no network, everything from data escaped, a strict content security policy.
+
+The page is made of a report's JSON, so `truetune report result.json` draws the same page as `--html`.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from truetune.report.page import samples, data, evaluated, findings, ladder, laws, recited, run, service, tokens, verdict
+from truetune.report.page.section import Maker, Result, Section
+from truetune.report.page.shell import document
+
+if TYPE_CHECKING:
+    from truetune.checks.report import Report
+
+SECTIONS: tuple[Maker, ...] = (
+    *(verdict.section, findings.section, samples.section, evaluated.section, service.section, ladder.section),
+    *(run.section, laws.section, recited.section, data.section, tokens.section),
+)
+"""In the order of the page"""
+
+
+def page(report: Report) -> str:
+    """A whole HTML document."""
+    from truetune.report.as_json import as_dict
+
+    return page_of(as_dict(report))
+
+
+def page_of(result: Result) -> str:
+    """The same of a report's JSON (schema `truetune.report/1`)."""
+    made = [section for maker in SECTIONS if (section := maker(result)) is not None]
+    return document(_title(result), made, result)
+
+
+def fragment(report: Report) -> str:
+    """The page for a notebook: in a frame of its own, without access to the notebook."""
+    return (
+        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page(report))}" title="truetune report" '
+        'width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
+    )
+
+
+def _title(result: Result) -> str:
+    subjects: list[dict[str, Any]] = result.get("subjects") or []
+    return f"truetune: {subjects[0]['path']}" if subjects else "truetune"
+
+
+__all__ = ["SECTIONS", "Section", "fragment", "page", "page_of"]

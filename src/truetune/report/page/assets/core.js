@@ -1,0 +1,24 @@
+"use strict";
+/* One name for all scripts of the page. Everything from data is put in by textContent, never as markup. */
+const truetune = {
+  sections: new Map(),
+  /* Called once with the section's element and its data, when the page opens. */
+  section(id, open) { this.sections.set(id, open); },
+
+  async unpack(id) {
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  },
+
+  /* An element: make("p", {class: "place", title: "x"}, "text", child, ...) */
+  make(name, attributes = {}, ...children) {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+      else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  },
+};

@@ -1,0 +1,38 @@
+"""Which laws of a correct trainer hold, by what margin, and what became of the canary's fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.report.page.section import Result, Section, drawn
+
+
+def section(result: Result) -> Section | None:
+    """Of an audit."""
+    audit: dict[str, Any] | None = result.get("audit")
+    if audit is None or not (audit.get("laws") or audit.get("canary") or audit.get("notes")):
+        return None
+    laws: dict[str, dict[str, Any]] = audit.get("laws") or {}
+    measured = [_law(name, law) for name, law in laws.items() if law.get("value") is not None]
+    return Section(
+        "laws",
+        "Laws",
+        drawn(
+            "laws.html.jinja",
+            measured=sorted(measured, key=lambda law: bool(law["holds"])),
+            untested=[(name, law["untested"]) for name, law in laws.items() if "untested" in law],
+            canary=audit.get("canary") or (),
+            notes=audit.get("notes") or (),
+        ),
+    )
+
+
+def _law(name: str, law: dict[str, Any]) -> dict[str, Any]:
+    value, tolerance = float(law["value"]), float(law["tolerance"])
+    margin = f"{tolerance / value:,.3g} times below" if 0 < value <= tolerance else "exact" if not value else (
+        f"{value / tolerance:,.3g} times above" if tolerance else "above"
+    )  # fmt: skip
+    return {
+        "name": name, "value": f"{value:.2g}", "tolerance": f"{tolerance:.1g}", "unit": law.get("unit", ""),
+        "holds": value <= tolerance, "margin": margin,
+    }  # fmt: skip

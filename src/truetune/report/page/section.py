@@ -1,0 +1,58 @@
+"""Section: one part of the page, made from the JSON of a report, and how parts are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from truetune.report.text import many, share, visible
+
+Result = Mapping[str, Any]
+"""A report as JSON: see docs/schema/report-1.json"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What stands under one heading."""
+
+    id: str
+    """Its anchor; a script of the page may register for it: `truetune.section(id, (element, data) => ...)`"""
+    title: str
+    html: Markup
+    data: Any = field(default=None)
+    """What its script reads: JSON"""
+
+
+Maker = Callable[[Result], Section | None]
+"""Gives None where the report has nothing for its section. Everything is read with care: the JSON may be by hand."""
+
+
+def drawn(template: str, /, **values: Any) -> Markup:
+    """A template of `assets/`, everything escaped; `visible` shows unseen characters as escapes."""
+    return Markup(_environment().get_template(template).render(**values))
+
+
+def asset(name: str) -> str:
+    """A file of `assets/`."""
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(asset),
+    )  # fmt: skip
+    environment.filters |= {
+        "visible": lambda value: visible(str(value)),
+        "many": many,
+        "share": share,
+        "number": "{:,}".format,
+    }
+    return environment

@@ -1,0 +1,47 @@
+"""The document around the sections: head, policy, style, navigation, packed data, scripts."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from truetune.report.page.section import Result, Section, asset, drawn
+
+STYLES = ("page.css", "tokens.css", "data.css", "run.css")
+SCRIPTS = ("core.js", "rows.js", "tokens.js", "data.js", "run.js", "start.js")
+"""In this order one classic script; `core.js` makes the name `truetune`, `start.js` opens the sections"""
+
+
+def document(title: str, sections: Sequence[Section], result: Result, *, connect: bool = False) -> str:
+    """A whole HTML document; with `connect` its script may read from the server that it came from."""
+    style, script = _joined(STYLES), _joined(SCRIPTS)
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+        f"{'connect-src ' + chr(39) + 'self' + chr(39) + '; ' if connect else ''}base-uri 'none'; form-action 'none'"
+    )
+    return str(
+        drawn(
+            "page.html.jinja", title=title, sections=sections, result=result, style=style, script=script,
+            policy=policy, packed=packed({s.id: s.data for s in sections if s.data is not None}),
+        )
+    )  # fmt: skip
+
+
+def packed(data: Any) -> str:
+    """JSON, compressed, in base64: a tenth of the size, and no character that HTML knows."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+    return base64.b64encode(gzip.compress(text, 6, mtime=0)).decode()
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join(asset(name).rstrip() for name in names)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

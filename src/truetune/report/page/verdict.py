@@ -1,0 +1,53 @@
+"""What was looked at, what is learned in one sentence, and the ledger in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.render.rendering import Source
+from truetune.report.page.section import Result, Section, drawn
+
+SEVERITIES = ("error", "warning", "info")
+
+
+def section(result: Result) -> Section:
+    """Stands first; of every report."""
+    ledger = ledger_of(result)
+    return Section(
+        "verdict",
+        "Verdict",
+        drawn(
+            "verdict.html.jinja",
+            result=result,
+            verdict=result.get("verdict"),
+            counts=[(s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES],
+            ledger=ledger,
+            bar=list(bar(ledger)),
+            total=sum(row["supervised"] + row["context"] for row in ledger),
+        ),
+    )
+
+
+def ledger_of(result: Result) -> list[dict[str, Any]]:
+    """Rows by source, padding last: key, label, supervised, context, not_attended."""
+    ledger: dict[str, dict[str, int]] = (result.get("audit") or result).get("ledger") or {}
+    labels = {source.name.lower(): source.label for source in Source}
+    return [
+        {"key": key, "label": labels.get(key, key), "not_attended": 0, **counts}
+        for key, counts in ledger.items()
+        if counts.get("supervised") or counts.get("context")
+    ]
+
+
+def bar(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What is supervised, then the context, as parts of 1,000; without padding."""
+    rows = [row for row in ledger if row["key"] != "padding"]
+    total, done = max(1, sum(row["supervised"] + row["context"] for row in rows)), 0
+    for kind in ("supervised", "context"):
+        for row in rows:
+            if count := row[kind]:
+                title = f"{row['label']}: {count:,} {kind}"
+                x, width = round(1000 * done / total, 2), round(1000 * count / total, 2)
+                yield {"key": row["key"], "kind": kind, "x": x, "width": width, "title": title}
+                done += count
