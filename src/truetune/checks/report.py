@@ -86,6 +86,11 @@ class Report:
         """What its JSON has besides, for this kind of report: plain values."""
         return {}
 
+    def _repr_html_(self) -> str:
+        from truetune.report.page import fragment
+
+        return fragment(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport(Report):
@@ -107,11 +112,6 @@ class DataReport(Report):
     lengths: Lengths
     views: tuple[TokenView, ...]
     """The first example, and one of each finding's first case where it is near at hand."""
-
-    def _repr_html_(self) -> str:
-        from truetune.report.page import fragment
-
-        return fragment(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +135,3 @@ class AuditReport(Report):
     def batches(self) -> int:
         """Micro-batches of all processes."""
         return len({(sample.rank, sample.batch) for sample in self.samples})
-
-    def _repr_html_(self) -> str:
-        from truetune.report.page import fragment
-
-        return fragment(self)

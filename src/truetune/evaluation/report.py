@@ -106,11 +106,6 @@ class SampleReport(Report):
             }
         }
 
-    def _repr_html_(self) -> str:
-        from truetune.report.page import fragment
-
-        return fragment(self)
-
     def save(self, path: str) -> None:
         """The samples of the last look as rows of a .parquet or .jsonl file. Raises UsageError."""
         rows = [plain(sample, self.limit) for sample in self.samples]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from truetune.checks.audit import AuditReport
@@ -53,6 +53,17 @@ class RehearsalReport(AuditReport):
     """Its class, layers, width, and vocabulary"""
     mutation: Mutation | None = None
     """Faults put into the run's own batch, and who noticed; None where none were asked for"""
+
+    def more(self) -> dict[str, Any]:
+        return {
+            "recitation": {
+                "miniature": self.miniature,
+                "losses": list(self.losses),
+                "rows": [asdict(row) for row in self.recited],
+                "pairs": [asdict(pair) for pair in self.pairs],
+                "mutation": self.mutation and asdict(self.mutation),
+            }
+        }
 
 
 def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalReport:

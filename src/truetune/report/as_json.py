@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
+from functools import singledispatch
 from typing import Any
 
 import truetune
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.report import AuditReport, DataReport, Report
+from truetune.encoding.ledger import Ledger
 from truetune.report import audited
 from truetune.report.page.rows import views
+from truetune.report.shown import shown
 from truetune.report.terminal import verdict
 
 SCHEMA = "truetune.report/1"
@@ -26,8 +30,14 @@ def to_json(report: Report) -> str:
     return json.dumps(value, indent=2).removesuffix("\n}") + f',\n  "views": [{lines}\n  ]\n}}'
 
 
+@singledispatch
 def as_dict(report: Report) -> dict[str, Any]:
-    """The JSON object."""
+    """The JSON object; modules beside this one register what a kind of report has besides."""
+    return report_dict(report)
+
+
+def report_dict(report: Report) -> dict[str, Any]:
+    """What every report has."""
     return {
         "schema": SCHEMA,
         "truetune": truetune.__version__,
@@ -37,9 +47,10 @@ def as_dict(report: Report) -> dict[str, Any]:
         **(_learned(report) if isinstance(report, DataReport) else {}),
         **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
         **report.more(),
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": findings_json(report.findings),
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
+        "shown": shown(report),
         "views": views(report),
     }
 
@@ -60,10 +71,7 @@ def _learned(report: DataReport) -> dict[str, Any]:
         "rejected": report.rejected,
         "unsupervised": report.unsupervised,
         "formats": report.formats,
-        "ledger": {
-            source.name.lower(): {"supervised": supervised, "context": context}
-            for source, supervised, context in report.ledger.rows()
-        },
+        "ledger": ledger_json(report.ledger),
         "lengths": {
             "counts": lengths.counts.tolist(),
             "edges": lengths.edges.tolist(),
@@ -102,6 +110,19 @@ def _audited(report: AuditReport) -> dict[str, Any]:
         "canary": audited.plain(report.canary),
         "notes": list(report.notes),
     }
+
+
+def ledger_json(ledger: Ledger) -> dict[str, dict[str, int]]:
+    """Tokens by source."""
+    return {
+        source.name.lower(): {"supervised": supervised, "context": context}
+        for source, supervised, context in ledger.rows()
+    }
+
+
+def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings as in a report."""
+    return [_finding(finding) for finding in findings]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from rich.text import Text
 
 from truetune.rehearsal.report import RehearsalReport
 from truetune.report.mutated import render_mutation
+from truetune.report.terminal import draw_more
 from truetune.report.text import visible
 
 
-def render_recitation(report: RehearsalReport, console: Console) -> None:
+@draw_more.register
+def draw(report: RehearsalReport, console: Console, verbose: bool) -> None:
     """The miniature, and a table of the rows or pairs."""
     console.print(Text(visible(f"miniature: {report.miniature}")))
     if report.losses:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+from collections.abc import Iterable
 from functools import singledispatch
+from typing import Any
 
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from truetune.checks.catalogue import find, page, rules
+from truetune.checks.catalogue import find, page, rules, station
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import AuditReport, DataReport, Report, Subject
+from truetune.checks.rule import Rule
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audited
@@ -23,6 +27,14 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "i
 GUTTER = "   | "
 BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
+DRAWERS = {
+    "EvaluationReport": "evaluated",
+    "MovementReport": "movement",
+    "RehearsalReport": "rehearsed",
+    "SampleReport": "sampled",
+    "ServiceReport": "service",
+}
+"""Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
 
 
 def render_report(report: Report, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
@@ -52,13 +64,20 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
         _learned(learned, console)
     if isinstance(report, AuditReport):
         audited.render_audited(report, console, verbose)
-    draw_more(report, console, verbose)
+    draw_more_of(report, console, verbose)
     _say(console, summary(report))
+
+
+def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
+    """Draw what the report has besides findings."""
+    if module := DRAWERS.get(type(report).__name__):
+        importlib.import_module(f"truetune.report.{module}")
+    draw_more(report, console, verbose)
 
 
 @singledispatch
 def draw_more(report: Report, console: Console, verbose: bool) -> None:
-    """Draw what a kind of report has besides findings; modules beside this one register theirs."""
+    """Draw what a kind of report has besides findings; the modules of DRAWERS register theirs."""
 
 
 def _learned(report: DataReport, console: Console) -> None:
@@ -259,22 +278,37 @@ def as_text(report: Report, *, verbose: bool = False, quiet: bool = False) -> st
     return buffer.getvalue()
 
 
-def render_rules(console: Console) -> None:
-    """List the rules."""
+def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
+    """List rules: all, where none is chosen."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for _ in range(3):
         table.add_column(no_wrap=True)
     table.add_column()
-    for rule in rules():
+    for rule in chosen or rules():
         severity = Text(rule.severity, style=STYLES[rule.severity])
         table.add_row(rule.code, rule.name(), severity, Text(summary_of(page(rule))))
     console.print(table)
+
+
+def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
+    """Rules as plain values."""
+    return [
+        {"code": rule.code, "rule": rule.name(), "station": station(rule), "severity": rule.severity,
+         "summary": summary_of(page(rule))}
+        for rule in chosen
+    ]  # fmt: skip
 
 
 def render_page(name: str, console: Console) -> None:
     """Show a rule's page. Raises UsageError for a rule that there is not."""
     rule = find(name)
     console.print(Markdown(f"# {rule.code} {rule.name()}\n\n{page(rule)}", code_theme="ansi_dark"))
+
+
+def rule_json(name: str) -> dict[str, str]:
+    """A rule with its page, as plain values. Raises UsageError for a rule that there is not."""
+    rule = find(name)
+    return {**rules_json([rule])[0], "page": page(rule)}
 
 
 def summary_of(markdown: str) -> str:

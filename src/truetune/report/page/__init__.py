@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from truetune.report.page import samples, data, evaluated, findings, ladder, laws, recited, run, service, tokens, verdict
+from truetune.report.page import data, findings, laws, measured, run, samples, tokens, verdict
 from truetune.report.page.section import Maker, Result, Section
 from truetune.report.page.shell import document
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report
 
 SECTIONS: tuple[Maker, ...] = (
-    *(verdict.section, findings.section, samples.section, evaluated.section, service.section, ladder.section),
-    *(run.section, laws.section, recited.section, data.section, tokens.section),
+    *(verdict.section, findings.section, samples.section, measured.section, run.section, laws.section),
+    *(data.section, tokens.section),
 )
 """In the order of the page"""
 

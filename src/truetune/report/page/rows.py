@@ -17,7 +17,20 @@ A row (all lists have one entry a token):
     origins                          of each document: [file, line, row]
     labels, weights, losses          numbers or null
     twin, twin_name                  the same row as it should be (a row), and what that is
-    error                            why there are no tokens
+    error                            why there are no tokens (then ids and all other lists are empty)
+    problems                         what else is wrong with the row: texts
+    left_out                         how many tokens of a very long row are not shown
+
+A server of rows (`truetune view`) answers, by the number of a row in the data, from 0:
+
+    rows?start=K&count=N      {"rows": [row, ...], "total": int or null, "indexed": int, "notice": text or absent}
+                              of one row of the data all examples stand one after the other, each with its `row`; there
+                              may be fewer rows than asked for (long ones; not yet indexed): ask again from there on.
+                              `indexed` rows are known by now, `total` once all are. count is at most 64
+    search?q=TEXT&start=K     {"row": int or null, "scanned": int, "done": bool}: the first row from K on that holds the
+                              text (ASCII letters of either case); null: none before `scanned`, go on from there
+                              unless `done`
+    search?kind=error&start=K the same for rows that can't be read or rendered, are faulty, or teach nothing
 """
 
 from __future__ import annotations
@@ -83,8 +96,7 @@ def line_of(sample: Sample) -> Row:
         "source": letters(sample.source),
         "supervised": bits(sample.supervised),
         "runs": [
-            [i, sample.fields[owner].path if owner >= 0 else "", -1]
-            for i, owner in _changes(sample.field.tolist())
+            [i, sample.fields[owner].path if owner >= 0 else "", -1] for i, owner in _changes(sample.field.tolist())
         ],
         "attended": bits(sample.attended),
         "padding": bits(sample.padding),

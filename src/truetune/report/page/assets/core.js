@@ -21,4 +21,13 @@ const truetune = {
     element.append(...children.filter((child) => child !== null && child !== undefined));
     return element;
   },
+
+  number(value) { return value.toLocaleString("en-US"); },
+  many(count, noun) { return `${truetune.number(count)} ${noun}${count === 1 ? "" : "s"}`; },
+
+  /* The address with another #part; a frame without an address of its own may refuse. */
+  address(hash) { return location.href.split("#")[0] + hash; },
+  write(hash, how = "replaceState") {
+    try { history[how](null, "", truetune.address(hash)); } catch { /* a sandbox: the page works without */ }
+  },
 };

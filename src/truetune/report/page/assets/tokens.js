@@ -1,1 +1,255 @@
-/* tokens.js */
+/* The token view: a list of rows, one row as boxes, what is known of one token. */
+truetune.section("tokens", (element, data) => {
+  const { make, number, many, spelling, boxes, write } = truetune;
+  const one = (selector) => element.querySelector(selector), all = (selector) => [...element.querySelectorAll(selector)];
+  const store = truetune.rows.open(data), sources = data.sources, LINE = 46;
+  const at = { k: -1, view: null, token: 0, hit: -1 }, off = new Set(), panes = [];
+  let hits = [], timer = 0;
+  const say = (text) => { one(".said").textContent = text; };
+  const switched = (name) => { const box = one(`[data-switch=${name}]`); return box.checked && !box.parentElement.hidden; };
+  const place = (view) => (view.row === null ? spelling.visible(view.title ?? "a line") : `row ${number(view.row)}`);
+
+  /* --- the list of rows */
+  const list = truetune.list(one(".list"), LINE, (k) => {
+    const views = store.at(k), view = views?.[0];
+    if (!views) later();
+    const counted = view?.ids ? `${many(view.ids.length, "token")}, ${number(view.supervised.replaceAll("0", "").length)} supervised` : view ? "no tokens" : "";
+    return make("div", { role: "option", class: "entry", id: `entry-${k}`, "data-k": k, "aria-selected": String(k === at.k), "aria-setsize": store.length, "aria-posinset": k + 1 },
+      make("b", {}, view ? place(view) : `row ${number(k)}`), view && marked(view) ? make("span", { class: "flag" }, " ● finding") : null,
+      views?.length > 1 ? ` · ${views.length} turns` : null, make("span", { class: "place" }, counted));
+  });
+  const linked = new Set([...document.querySelectorAll("#findings a[href^='#']")].map((a) => a.hash.split("&")[0]));
+  const marked = (view) => view.row !== null && linked.has(`#row=${view.row}`);
+  function later() {
+    clearTimeout(timer);
+    timer = setTimeout(() => all(".entry").map((line) => Number(line.dataset.k)).filter((k) => !store.at(k)).forEach((k) => store.load(k).catch(failed)), 60);
+  }
+  const failed = (error) => say(`the row can't be read: ${error.message}`);
+
+  /* --- one row */
+  function look(row) {
+    const tests = [];
+    if (switched("supervised")) tests.push((i) => boxes.supervised(row, i));
+    if (switched("wrong")) tests.push((i) => boxes.wrong(row, i));
+    if (off.size) tests.push((i) => !off.has(boxes.source(row, i, sources).key));
+    return { sources, text: switched("text"), ids: switched("ids"), loss: switched("loss"), keep: tests.length ? (i) => tests.every((test) => test(i)) : null };
+  }
+
+  const twinOf = (view) => view.twin ?? (view.expected?.length && view.expected !== view.supervised ? { ...view, supervised: view.expected, expected: undefined, losses: undefined } : null);
+
+  function draw() {
+    const view = at.view, twin = switched("twin") ? twinOf(view) : null, rows = twin ? [view, twin] : [view];
+    const differs = twin ? boxes.differing(view, twin) : [];
+    const titles = ["as it is", view.twin ? view.twin_name ?? "clean twin" : "as the inference contract wants it"];
+    panes.length = 0;
+    one(".both").replaceChildren(...rows.map((row, n) => {
+      const target = make("div", { class: "tokens", role: "listbox", "aria-label": `Tokens of ${place(view)}${twin ? `, ${titles[n]}` : ""}`, "aria-orientation": "horizontal", dir: "auto" });
+      panes.push({ row, target, places: spelling.places(row), spans: boxes.draw(target, row, { ...look(row), differs: differs[n] }) });
+      return make("div", { class: "pane" }, twin ? make("h4", {}, spelling.visible(titles[n])) : null, target);
+    }));
+    if (twin) say(`${many(differs[0].reduce((a, b) => a + b, 0), "token")} differ${differs[0].length ? "" : "s"}`);
+    const first = panes[0].spans[at.token] ?? panes[0].spans.find(Boolean);
+    if (first) select(first, false); else facts(null);
+    mark();
+  }
+
+  function legend() {
+    const row = at.view, counts = new Map();
+    for (let i = 0; i < row.ids.length; i++) { const { key, label } = boxes.source(row, i, sources); counts.set(key, [label, (counts.get(key)?.[1] ?? 0) + 1]); }
+    one(".legend").replaceChildren(...[...counts].map(([key, [label, count]]) => make("button", {
+      type: "button", "aria-pressed": String(!off.has(key)),
+      onclick: (event) => { if (!off.delete(key)) off.add(key); event.currentTarget.setAttribute("aria-pressed", String(!off.has(key))); draw(); },
+    }, make("i", { class: `key s-${key}` }), ` ${label} `, make("span", { class: "place" }, number(count)))),
+      make("span", { class: "place" }, make("u", {}, "underlined"), ": supervised", row.expected ? "; framed: wrong" : ""));
+  }
+
+  function show(view, token = 0) {
+    Object.assign(at, { view, token });
+    const cut = view.error ? `: ${spelling.visible(view.error)}` : "";
+    const from = view.file === null || view.row === null ? "" : ` · ${spelling.visible(view.file)}:${view.line}`;
+    one("[data-title]").textContent = `${place(view)}${view.row !== null && view.title ? ` · ${spelling.visible(view.title)}` : ""}${from}${view.format ? ` · ${spelling.visible(view.format)}` : ""}${cut}`;
+    const views = store.at(at.k);
+    one(".turns").replaceChildren(...(views.length > 1 ? views.map((other) => make("button", {
+      type: "button", "aria-pressed": String(other === view), onclick: () => show(other),
+    }, other.turn === null ? spelling.visible(other.title ?? "all") : `turn ${other.turn}`)) : []));
+    const has = { wrong: Boolean(view.expected), twin: Boolean(twinOf(view)), loss: view.losses?.some(Number.isFinite) };
+    for (const [name, there] of Object.entries(has)) one(`[data-switch=${name}]`).parentElement.hidden = !there;
+    one("[data-twin]").textContent = view.twin ? `diff with ${spelling.visible(view.twin_name ?? "clean twin")}` : "diff with what should be learned";
+    if (!view.ids?.length) { one(".both").replaceChildren(); one(".legend").replaceChildren(); panes.length = 0; return facts(null); }
+    legend();
+    draw();
+  }
+
+  async function choose(k, token, wanted) {
+    if (k < 0 || k >= store.length) return;
+    at.k = k;
+    list.reveal(k);
+    one(".list").setAttribute("aria-activedescendant", `entry-${k}`);
+    const views = store.at(k) ?? await store.load(k).catch(failed);
+    if (at.k !== k || !views?.length) return views && say(`row ${number(k)} has no tokens`);
+    const view = views.find((v) => v === wanted || (v.turn !== null && v.turn === wanted)) ?? views[0];
+    one("[data-jump]").value = view.row ?? k;
+    show(view, token ?? 0);
+  }
+
+  /* --- one token */
+  const paneOf = (span) => panes.find((pane) => pane.target.contains(span)) ?? panes[0];
+  function select(span, focus = true) {
+    for (const old of all("[tabindex='0'].t")) { old.removeAttribute("tabindex"); old.removeAttribute("aria-selected"); old.removeAttribute("aria-describedby"); }
+    for (const [name, value] of [["tabindex", 0], ["aria-selected", true], ["aria-describedby", "token-facts"]]) span.setAttribute(name, value);
+    facts(span);
+    if (paneOf(span) === panes[0]) at.token = Number(span.dataset.i);
+    one("[data-link]").setAttribute("href", link());
+    if (focus) { span.focus({ preventScroll: true }); span.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+  }
+
+  const link = () => `#${at.view.row === null ? `view=${at.k}` : `row=${at.view.row}`}${at.view.turn === null ? "" : `&turn=${at.view.turn}`}&tok=${at.token}`;
+
+  function * known({ row, places }, i) {
+    const [path, start, end] = places[i], learned = boxes.supervised(row, i), expects = row.expected?.[i] === "1", document_ = row.documents?.[i];
+    yield ["text", spelling.spell(row.pieces[i]), "spelled"];
+    yield ["id", String(row.ids[i])];
+    yield ["source", boxes.source(row, i, sources).label];
+    yield ["from", path ? spelling.visible(path) + (start < 0 ? "" : `[${start}:${end}]`) : row.padding?.[i] === "1" ? "padding" : "the template"];
+    yield ["label", `${row.labels?.[i] ?? (learned ? row.ids[i] : -100)} (${learned ? "supervised" : "context"})`];
+    if (row.expected) yield boxes.wrong(row, i) ? ["wrong", expects ? "must be learned, and is not" : "is learned, and must not be", "bad"] : ["as it should be", "yes"];
+    yield ["token", `${number(i)} of ${number(row.ids.length)}`];
+    if (row.positions) yield ["position", number(row.positions[i])];
+    if (document_ >= 0) yield ["document", row.origins?.[document_] ? `${document_}: ${spelling.visible(String(row.origins[document_][0]))}:${row.origins[document_][1]}` : String(document_)];
+    if (row.attended) yield ["attended", row.attended[i] === "1" ? "yes" : "no"];
+    for (const [name, values] of [["weight", row.weights], ["loss", row.losses], ["rank", row.ranks]]) if (Number.isFinite(values?.[i])) yield [name, String(Number(values[i].toPrecision(4)))];
+  }
+
+  function facts(span) {
+    const lines = span ? [...known(paneOf(span), Number(span.dataset.i))] : [];
+    one(".panel").classList.toggle("empty", !span);
+    one("#token-facts").replaceChildren(...lines.map(([name, value, kind]) => make("div", { class: kind }, make("dt", {}, name), make("dd", {}, make("bdi", {}, value)))));
+  }
+
+  function step(span, by) {
+    const { spans } = paneOf(span);
+    for (let i = Number(span.dataset.i) + by; i >= 0 && i < spans.length; i += by) if (spans[i]) return spans[i];
+    return span;
+  }
+  function line(span, by) {
+    const here = span.getBoundingClientRect(), away = (r) => (by > 0 ? r.top >= here.bottom - 2 : r.bottom <= here.top + 2);
+    let best = span;
+    for (let next = step(span, by), row = null; next !== step(next, by); next = step(next, by)) {
+      const rect = next.getBoundingClientRect();
+      if (!away(rect)) continue;
+      row ??= rect.top;
+      if (Math.abs(rect.top - row) > rect.height / 2) break;
+      if (best === span || Math.abs(rect.left - here.left) < Math.abs(best.getBoundingClientRect().left - here.left)) best = next;
+    }
+    return best === span ? step(span, by) : best;
+  }
+
+  /* --- search, findings, links */
+  function find(query) {
+    const found = query ? truetune.search.find(store.known(), query) : { hits: [], more: false };
+    hits = found.hits;
+    at.hit = -1;
+    if (hits.length) hit(Math.max(0, hits.findIndex((h) => h.k >= at.k))); else { counted(query && "nothing found"); mark(); }
+  }
+  const counted = (text) => { one("[data-hits]").textContent = (text || "") + (text && !store.whole ? " in the rows loaded here" : ""); };
+  async function hit(n) {
+    if (!hits.length) return;
+    at.hit = (n + hits.length) % hits.length;
+    const { k, view, first } = hits[at.hit];
+    counted(`${number(at.hit + 1)} of ${number(hits.length)}`);
+    if (view !== at.view) await choose(k, first, view);
+    reach(first, false);
+  }
+  function mark() {
+    for (const span of all(".found")) span.classList.remove("found", "now");
+    const now = hits[at.hit];
+    for (const found of hits) if (found.view === at.view) for (let i = found.first; i <= found.last; i++) panes[0]?.spans[i]?.classList.add("found", ...(found === now ? ["now"] : []));
+  }
+  /* Selects a token that may be hidden by a switch. */
+  function reach(token, focus = true) {
+    if (!panes.length) return;
+    if (token in panes[0].row.ids && !panes[0].spans[token]) {
+      off.clear();
+      for (const name of ["supervised", "wrong"]) one(`[data-switch=${name}]`).checked = false;
+      legend();
+      draw();
+    }
+    const span = panes[0].spans[token] ?? panes[0].spans.find(Boolean);
+    if (!span) return;
+    select(span, focus);
+    span.scrollIntoView({ block: "center" });
+    mark();
+  }
+
+  async function go(hash) {
+    const asked = new URLSearchParams(hash.slice(1)), number_ = (name) => (asked.get(name) ? Number(asked.get(name)) : null);
+    const row = number_("row"), turn = number_("turn"), token = number_("tok"), k = row === null ? number_("view") : store.index(row);
+    if (!Number.isInteger(k)) return false;
+    element.scrollIntoView();
+    await choose(k, token ?? 0, turn);
+    if (at.k !== k || !panes.length) return true;
+    if (row !== null && at.view.row !== row) say(`row ${number(row)} is not in this page; the nearest is ${number(at.view.row)}`);
+    reach(token ?? Math.max(0, turn === null ? 0 : panes[0].places.findIndex(([path]) => path.startsWith(`messages[${turn}]`))));
+    return true;
+  }
+
+  async function copy() {
+    const address = truetune.address(link());
+    write(link());
+    try { await navigator.clipboard.writeText(address); say("the link is copied"); } catch {
+      getSelection().selectAllChildren(one("[data-link]"));
+      say(`copy it from the address bar: ${link()}`);
+    }
+  }
+  const found = () => [...document.querySelectorAll("#findings a[href^='#row='], #findings a[href^='#view=']")];
+  let finding = -1;
+  function nextFinding() {
+    const links = found();
+    if (!links.length) return;
+    finding = (finding + 1) % links.length;
+    go(links[finding].hash);
+    say(`${finding + 1} of ${links.length}: ${links[finding].closest("details").querySelector("summary").textContent}`);
+  }
+
+  /* --- wiring */
+  const acts = { before: () => hit(at.hit - 1), after: () => hit(at.hit + 1), finding: nextFinding, copy, help: () => one("dialog").showModal(), close: () => one("dialog").close() };
+  element.addEventListener("click", (event) => {
+    const act = event.target.closest("[data-do]"), entry = event.target.closest(".entry"), token = event.target.closest(".t");
+    if (act) acts[act.dataset.do]();
+    else if (entry) choose(Number(entry.dataset.k));
+    else if (token) select(token);
+  });
+  element.addEventListener("change", (event) => { if (event.target.dataset.switch) draw(); else if ("jump" in event.target.dataset) choose(store.index(Number(event.target.value))); });
+  one(".both").addEventListener("pointerover", (event) => { const token = event.target.closest(".t"); if (token && event.pointerType === "mouse") facts(token); });
+  one(".both").addEventListener("pointerleave", () => facts(one(".t[tabindex='0']")));
+  one("[data-find]").addEventListener("input", (event) => { clearTimeout(find.timer); find.timer = setTimeout(find, 120, event.target.value); });
+  one("[data-find]").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") hit(at.hit + (event.shiftKey ? -1 : 1));
+    if (event.key === "Escape") { event.target.value = ""; find(""); }
+  });
+
+  const rowKeys = { j: 1, PageDown: 1, k: -1, PageUp: -1 };
+  function key(event, token) {
+    if (event.key in rowKeys) return choose(at.k + rowKeys[event.key]).then(() => { if (token) reach(0); });
+    if (event.key === "n") return nextFinding();
+    if (event.target.matches(".list")) return { ArrowDown: () => choose(at.k + 1), ArrowUp: () => choose(at.k - 1), Home: () => choose(0), End: () => choose(store.length - 1) }[event.key]?.() ?? false;
+    const spans = token && paneOf(token).spans.filter(Boolean);
+    const next = token && { ArrowRight: () => step(token, 1), ArrowLeft: () => step(token, -1), ArrowDown: () => line(token, 1), ArrowUp: () => line(token, -1), Home: () => spans[0], End: () => spans.at(-1) }[event.key]?.();
+    return next ? select(next) : false;
+  }
+  const typing = (event) => event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), select, textarea");
+  element.addEventListener("keydown", (event) => { if (!typing(event) && !one("dialog").open && key(event, event.target.closest(".t")) !== false) event.preventDefault(); });
+  document.addEventListener("keydown", (event) => {
+    if (typing(event) || one("dialog").open || (event.key !== "/" && event.key !== "?")) return;
+    event.preventDefault();
+    if (event.key === "/") one("[data-find]").focus(); else acts.help();
+  });
+
+  one(".tokenview").hidden = false;
+  one("[data-do=finding]").hidden = !found().length;
+  truetune.go = go;
+  store.watch(() => { list.resize(store.length); if (at.k < 0 && store.length) open(); });
+  function open() { go(location.hash).then((gone) => gone || choose(0)); }
+  if (store.length) { list.resize(store.length); open(); }
+  one(".tokenview").classList.toggle("single", store.whole && store.length < 2);
+});

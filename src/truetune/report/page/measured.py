@@ -1,0 +1,17 @@
+"""What was measured or recited: the tables that the terminal shows, as they are."""
+
+from __future__ import annotations
+
+from truetune.report.page.section import Result, Section, drawn
+
+TITLES = {"recitation": "Recitation", "evaluation": "Evaluation", "service": "Server"}
+"""By the key of the JSON"""
+
+
+def section(result: Result) -> Section | None:
+    """Of reports that have such tables."""
+    parts = result.get("shown")
+    if not parts:
+        return None
+    title = next((title for key, title in TITLES.items() if result.get(key)), "Measured")
+    return Section("measured", title, drawn("measured.html.jinja", parts=parts, title=title))

@@ -1,0 +1,70 @@
+"""What a kind of report draws below its findings, as plain tables and lines: for the JSON, and so for the page."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checks.report import Report
+from truetune.report.terminal import DRAWERS, draw_more_of
+
+Part = dict[str, Any]
+
+
+def shown(report: Report) -> list[Part]:
+    """{"kind": "table", "columns": [{"title", "number"}], "rows": [{"style", "cells": [{"text", "style"}]}]} or
+    {"kind": "line", "text", "style"}, in order; styles are those of rich (`bold red`)."""
+    if DRAWERS.get(type(report).__name__, "sampled") == "sampled":  # samples have a section of their own
+        return []
+    recorder = _Recorder(width=1_000, file=io.StringIO(), color_system=None)
+    draw_more_of(report, recorder, True)
+    return recorder.parts
+
+
+class _Recorder(Console):
+    """Keeps tables as they are, and everything else line by line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.parts: list[Part] = []
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        for thing in objects:
+            if isinstance(thing, Table):
+                self.parts.append(_table(thing))
+            elif isinstance(thing, Text):
+                self.parts += [
+                    {"kind": "line", "text": line, "style": str(thing.style)} for line in _lines(thing.plain)
+                ]
+            else:
+                with self.capture() as drawn:
+                    super().print(thing, **options)
+                self.parts += [{"kind": "line", "text": line, "style": ""} for line in _lines(drawn.get())]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n") if line.strip()]
+
+
+def _table(table: Table) -> Part:
+    columns = [list(column.cells) for column in table.columns]
+    return {
+        "kind": "table",
+        "columns": [{"title": _plain(c.header), "number": c.justify == "right"} for c in table.columns],
+        "rows": [
+            {"style": str(row.style or ""), "cells": [_cell(column[i]) for column in columns]}
+            for i, row in enumerate(table.rows)
+        ],
+    }
+
+
+def _cell(content: Any) -> dict[str, str]:
+    return {"text": _plain(content), "style": str(content.style) if isinstance(content, Text) else ""}
+
+
+def _plain(content: Any) -> str:
+    return content.plain if isinstance(content, Text) else str(content)

@@ -1,0 +1,84 @@
+"""What the terminal draws below the findings of an evaluation, a server or a rehearsal is in JSON and page."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from truetune.checks.report import DataReport, Report
+from truetune.encoding.ledger import Ledger
+from truetune.evaluation.evaluated_report import EvaluationReport
+from truetune.generation.evaluated import Evaluated, Loss, Measured
+from truetune.generation.service import Compared, Service, Stopping
+from truetune.rehearsal.mutate import Mutant, Mutation
+from truetune.rehearsal.report import Pair, Recited, RehearsalReport
+from truetune.render.rendering import Source
+from truetune.report.as_json import as_dict, to_json
+from truetune.report.page import page, page_of
+from truetune.report.shown import shown
+from truetune.report.terminal import render_report
+from truetune.serving.report import ServiceReport
+from truetune.spec.run import RunSpec
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
+SPEC = RunSpec()
+
+
+def evaluation() -> EvaluationReport:
+    losses = (Loss("all", 120, 4, 1.25, 1.0, 1.5), Loss(HOSTILE, 4, 4, 0.5))
+    found = Evaluated(rows=4, model=Measured(HOSTILE, losses))
+    return EvaluationReport(spec=SPEC, findings=(), seconds=1.0, name=HOSTILE, evaluated=found, confidence=0.95,
+                            notes=(HOSTILE,))  # fmt: skip
+
+
+def service() -> ServiceReport:
+    prompts = (Compared("2 turns", 10, False, "ids"), Compared("3 turns", 20, True, "ids"))
+    seen = Service("http://localhost:8000", prompts=prompts, stopping=Stopping((f"{HOSTILE} (2)",)), notes=(HOSTILE,))
+    return ServiceReport(spec=SPEC, findings=(), seconds=1.0, service=seen)
+
+
+def rehearsal() -> RehearsalReport:
+    mutant = Mutant("pad-is-stop", "what", 0.01, "", 8, 0, 8, ("recited-answer-never-stops",))
+    return RehearsalReport(
+        spec=SPEC, findings=(), seconds=1.0, ledger=Ledger(np.zeros((len(Source), 2), np.int64)), padding=0, samples=(),
+        recited=(Recited(3, "q", "blue", HOSTILE, False, True),), pairs=(Pair("p", "c", "r", 0.0, 4.5),),
+        losses=(7.0, 0.01), miniature="LlamaForCausalLM, 2 layers", mutation=Mutation(0.01, 60, (mutant,), ()),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"])
+def test_every_word_of_the_terminal_is_in_the_page(report: Report) -> None:
+    console = Console(file=io.StringIO(), width=1_000, color_system=None)
+    render_report(report, console, verbose=True)
+    drawn = page(report)
+    assert "<img" not in drawn
+    assert "\x1b" not in drawn
+    for part in shown(report):
+        texts = [cell["text"] for row in part["rows"] for cell in row["cells"]] if part["kind"] == "table" else [part["text"]]  # fmt: skip  # noqa: E501
+        assert texts
+        for text in texts:
+            assert text in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("report", [evaluation(), service(), rehearsal()], ids=["evaluation", "service", "rehearsal"])
+def test_the_page_of_the_json_is_the_page_of_the_report(report: Report) -> None:
+    assert page_of(json.loads(to_json(report))) == page(report)
+
+
+def test_a_rehearsal_has_its_answers_in_json() -> None:
+    found = as_dict(rehearsal())["recitation"]
+    assert (found["rows"][0]["recited"], found["rows"][0]["stopped"]) == (False, True)
+    assert found["pairs"][0]["after"] == 4.5
+    assert found["mutation"]["mutants"][0]["rules"] == ("recited-answer-never-stops",)
+
+
+def test_a_check_has_nothing_of_the_kind(broken: DataReport) -> None:
+    assert shown(broken) == []
+
+
+def test_what_is_bad_is_marked() -> None:
+    assert '<td class="bad bold words">1 of 2 equal, by their ids</td>' in page(service())
