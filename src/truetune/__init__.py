@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from truetune.training.listen import Listener as Listener
     from truetune.training.run import Trained as Trained
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = [
     *("AuditCallback", "AuditReport", "DataReport", "Encoded", "EvaluationReport", "Finding", "Ladder", "LintReport"),
     *(
