@@ -52,8 +52,8 @@ LIGHT = (
     "cli",
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
-FREE = ("_repr_html_", "dataset")
-"""Functions that may reach forward: a notebook asks a result to draw itself, a user for the rows of a result."""
+FREE = ("_repr_html_", "dataset", "save")
+"""Functions that may reach forward: a notebook or a user asks a result to draw itself, or for its rows."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,12 @@ class Report:
     def more(self) -> dict[str, Any]:
         """What its JSON has besides, for this kind of report: plain values."""
         return {}
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it as what the name ends in: `.html` the page, `.json`, `.sarif`. Raises UsageError, OSError."""
+        from truetune.report.saved import save
+
+        save(self, path)
 
     def _repr_html_(self) -> str:
         from truetune.report.page import fragment
