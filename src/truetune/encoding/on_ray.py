@@ -130,6 +130,8 @@ def _ahead(submit: Callable[[Any], Any], things: Iterable[Any], jobs: int | None
     finally:
         for reference in pending:
             ray.cancel(reference)
+        if pending:  # none may write on where another run begins
+            ray.wait(pending, num_returns=len(pending), timeout=CANCELLED)
 
 
 def _result(reference: Any) -> Any:
