@@ -27,6 +27,8 @@ from truetune.spec.run import RunSpec
 
 DEATHS = 5
 """Workers that may die over one task."""
+CANCELLED = 60
+"""Seconds that a cancelled task may take to end"""
 
 
 class Parcel(NamedTuple):
