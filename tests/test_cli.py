@@ -61,8 +61,8 @@ def test_findings_and_severities() -> None:
         (["check", DATA, "-t", TOKENIZER, "--map", "answer"], "expected NAME=VALUE"),
         (["show", DATA, "-t", TOKENIZER, "--row", "100000"], "rows are numbered from 0 to 199"),
         (["diagnose", "run", "--data", DATA], "--data needs the run's tokenizer"),
-        (["explain", "TT999"], "no rule is called 'TT999'"),
-        (["chek"], "No such command"),
+        (["explain", "TT000"], "no rule is called 'TT000'"),
+        (["chek"], "Did you mean 'check'?"),
         (["check", DATA, "-t", TOKENIZER, "--html", "/nowhere/page.html"], "can't be written"),
     ],
 )

@@ -21,6 +21,7 @@ ROOMS = (
     "logs",
     "checkpoint",
     "memory",
+    "doctor",
     "data",
     "render",
     "encoding",
@@ -33,6 +34,7 @@ ROOMS = (
     "evaluation",
     "serving",
     "report",
+    "viewing",
     "callback",
     "demo",
     "cli",
@@ -49,6 +51,7 @@ LIGHT = (
     "auditing",
     "checks",
     "report",
+    "viewing",
     "cli",
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}

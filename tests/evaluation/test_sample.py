@@ -180,7 +180,7 @@ def test_an_interrupt_frees_the_model(right: Path, rows: Path, monkeypatch: pyte
     [
         ((), "either MODEL or --watch"),
         (("a", "--watch", "b"), "either MODEL or --watch"),
-        (("--watch", "a", "--compare", "b"), "exclude each other"),
+        (("--watch", "a", "--against", "b"), "exclude each other"),
         (("a", "--once"), "--watch RUN"),
         (("a", "--save", "x.csv"), "jsonl or .parquet"),
         (("a", "--map", "x"), "NAME=VALUE"),

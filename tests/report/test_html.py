@@ -1,30 +1,42 @@
-"""The page is self-contained, escapes everything from the data, and shows findings, ledger, lengths and tokens."""
+"""The page is self-contained, escapes everything from the data, and shows verdict, findings, ledger and tokens."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 import truetune
 from tests.report.conftest import HOSTILE
-from truetune.checks.report import DataReport, Lengths
+from truetune.checks.findings import Case
+from truetune.checks.report import DataReport
 from truetune.checks.run import view
 from truetune.demo import DATA, TOKENIZER
-from truetune.report.html import TOKENS_OF_A_PAGE, _histogram, fragment, page
+from truetune.report.as_json import to_json
+from truetune.report.page import fragment, page, page_of
+from truetune.report.page.shell import packed
 from truetune.report.text import spell, visible
 from truetune.spec.run import RunSpec
 
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "b", "i", "a", "span", "samp", "details",
-    "summary", "svg", "rect", "line", "table", "thead", "tbody", "tr", "th", "td", "br", "footer",
-}  # fmt: skip
+    *("html", "head", "meta", "title", "style", "body", "a", "header", "nav", "main", "section", "footer", "noscript"),
+    *("h1", "h2", "h3", "p", "b", "i", "span", "samp", "kbd", "details", "summary", "dl", "dt", "dd", "div", "ul", "li"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "button", "input", "label", "output", "aside", "dialog"),
+    *("svg", "g", "rect", "line", "path", "polyline", "circle", "text", "tspan", "figure", "figcaption", "script"),
+}
+
+
+def data_of(text: str) -> dict[str, Any]:
+    """What the scripts of a page read."""
+    (found,) = re.findall(r'<script type="application/gzip\+base64" id="data">([^<]*)</script>', text)
+    return dict(json.loads(gzip.decompress(base64.b64decode(found))))
 
 
 class Parsed(HTMLParser):
@@ -47,105 +59,96 @@ class Parsed(HTMLParser):
 
 
 def test_nothing_of_the_data_becomes_markup(hostile: DataReport) -> None:
-    parsed = Parsed(page(hostile))
+    text = page(hostile)
+    parsed = Parsed(text)
     assert parsed.tags <= TAGS
-    assert not {"src", "style", "onerror"} & set(parsed.attributes)
-    assert all(link.startswith("#row-") for link in parsed.attributes["href"])
-    unseen = [c for c in page(hostile) if c not in "\n\N{NO-BREAK SPACE}" and visible(c) != c]
-    assert unseen == []
+    assert not {"src", "style", "onerror", "onload", "onclick"} & set(parsed.attributes)
+    assert all(link.startswith("#") for link in parsed.attributes["href"])
+    written = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    assert [c for c in written if c not in "\n\N{NO-BREAK SPACE}" and visible(c) != c] == []
+    assert text.count("<script") == 2
+    assert "\x1b" not in text
 
 
 def test_every_hostile_string_can_be_read(hostile: DataReport) -> None:
     text = Parsed(page(hostile)).text
-    for string in ("<script>alert(1)</script>", "{{ 7 * 7 }}{% raw %}", "[bold red]x[/]", "\\x1b[31mred"):
-        assert string in text
     assert visible(hostile.findings[0].cases[0].origin.file) in text  # type: ignore[union-attr]
+    assert "[a](b)" in text
     assert len(HOSTILE) * 2 == hostile.rows
+    rows = data_of(page(hostile))["tokens"]["rows"]
+    assert [row["pieces"] for row in rows] == [list(view.pieces) for view in hostile.views]
 
 
-def test_the_policy_allows_the_two_style_sheets_alone(broken: DataReport) -> None:
+def test_the_policy_allows_the_own_style_and_script_alone(broken: DataReport) -> None:
     text = page(broken)
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
-    sheets = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
-    hashes = [base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode() for sheet in sheets]
-    assert policy.startswith("default-src 'none'; ")
-    assert "unsafe" not in policy
-    assert re.findall(r"'sha256-([^']*)'", policy) == hashes
-    assert not re.search(r"https?://|url\(|@import", "".join(sheets))
+    rules = dict(rule.split(" ", 1) for rule in unescape(policy).split("; "))
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert rules.pop("style-src") == _hashed(style)
+    assert rules.pop("script-src") == _hashed(script)
+    assert rules == {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|url\(|@import", style + script)
+    assert "innerHTML" not in script
+    assert "eval(" not in script
 
 
-def test_findings_ledger_and_lengths(broken: DataReport) -> None:
-    text = Parsed(page(broken)).text
+def _hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_verdict_findings_and_ledger(broken: DataReport) -> None:
+    text = Parsed(page(broken)).text.replace("\N{NO-BREAK SPACE}", " ")
     for finding in broken.findings:
         assert visible(finding.message) in text
         assert visible(finding.remedy) in text
         assert all(visible(case.text) in text for case in finding.cases)
     for source, supervised, context in broken.ledger.rows():
         assert f"{source.label}{supervised:,}{context:,}" in text.replace(f" {source.label}", source.label)
-    assert "over max_length 512" in text
-    assert page(broken).count("<line ") == 1
+    assert f"supervised {100 * broken.ledger.supervised / broken.ledger.total:.1f} %" in text
     assert page(replace(broken, findings=())).count("None: this is clean.") == 1
 
 
 def test_the_bar_covers_the_ledger(broken: DataReport) -> None:
-    bars = re.findall(r'<rect class="s-\w+ (\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page(broken))
+    bars = re.findall(r'<rect class="s-\w+ (supervised|context)" x="([\d.]+)" y="0" width="([\d.]+)"', page(broken))
     assert abs(sum(float(width) for _, _, width in bars) - 1000) < 0.1
     supervised = sum(float(width) for kind, _, width in bars if kind == "supervised")
     assert abs(supervised / 1000 - broken.ledger.supervised / broken.ledger.total) < 1e-4
 
 
-def test_each_token_says_its_id_and_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "split.jsonl"
-    answer = "𝔘 and 👩 end"
-    turns = [{"role": "user", "content": "日本 𝔘\n\nx"}, {"role": "assistant", "content": answer}]
-    path.write_text(json.dumps({"messages": turns}))
-    report = truetune.check(data=str(path), tokenizer=str(TOKENIZER))
-    (shown,) = report.views
-    tokens = re.findall(r'<span class="s-\w+( learned)?" title="id (\d+) · ([^"]*) · \w+">', page(report))
-    assert [int(id) for _, id, _ in tokens] == shown.ids.tolist()
-    assert [bool(learned) for learned, _, _ in tokens] == shown.supervised.tolist()
-    text = shown.example.rendering.text
-    for (_, _, place), start, piece in zip(tokens, shown.starts.tolist(), shown.pieces, strict=True):
-        if place.startswith("messages[1].content["):
-            offset = int(place.removeprefix("messages[1].content[").removesuffix(":]"))
-            assert answer[offset] == text[start]
-            assert answer.startswith(piece, offset) or any("\udc80" <= c <= "\udcff" for c in piece)
-    assert f"messages[1].content[{len(answer) - 4}:]" in page(report)
-    assert page(report).count("<br>") == text.count("\n")
-
-
-def test_a_case_leads_to_its_tokens(broken: DataReport) -> None:
+def test_a_case_leads_to_its_row(broken: DataReport) -> None:
     parsed = Parsed(page(broken))
-    assert {link.removeprefix("#") for link in parsed.attributes["href"]} <= set(parsed.attributes["id"])
-    twice = Parsed(page(replace(broken, views=broken.views[:1] * 2)))
-    assert twice.attributes["id"] == ["row-0"]
+    shown = {view.example.row.origin.row for view in broken.views}
+    links = [link.removeprefix("#") for link in parsed.attributes["href"]]
+    rows = [link for link in links if link.startswith("row=")]
+    assert rows
+    assert {int(link.removeprefix("row=").split("&")[0]) for link in rows} <= shown
+    assert {link for link in links if "=" not in link} <= set(parsed.attributes["id"])
+    assert len(parsed.attributes["id"]) == len(set(parsed.attributes["id"]))
+    given = broken.views[0].example.row.origin
+    finding = replace(broken.findings[0], cases=(Case("here", given, turn=2), Case("there", given, turn=2, token=5)))
+    text = page(replace(broken, findings=(finding,)))
+    assert f'href="#row={given.row}&amp;turn=2"' in text
+    assert f'href="#row={given.row}&amp;turn=2&amp;tok=5"' in text
 
 
-def test_long_examples_are_cut_and_say_so(tmp_path: Path) -> None:
-    path = tmp_path / "long.jsonl"
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "word " * 25_000}]
-    path.write_text(json.dumps({"messages": turns}))
-    report = truetune.check(data=str(path), tokenizer=str(TOKENIZER))
-    text = page(report)
-    assert "the first 20,000 are shown" in text
-    many = page(replace(report, views=report.views * 25))
-    assert f"the first {TOKENS_OF_A_PAGE // 25:,} are shown" in many
-    assert many.count('title="id ') == TOKENS_OF_A_PAGE
+def test_the_page_is_made_of_the_json(broken: DataReport) -> None:
+    assert page_of(json.loads(to_json(broken))) == page(broken)
 
 
-def test_the_limit_stands_in_the_wide_last_bar() -> None:
-    edges = np.array([0, 100, 200, 1000])
-    lengths = Lengths(np.array([5, 9, 1]), edges, 90, 150, 999, limit=600, over=1, lost_tokens=399, lost_supervised=9)
-    drawn = _histogram(lengths)
-    assert drawn["line"] == 500
-    assert drawn["marks"] == [0, 150, 1000]
-    assert [bar["height"] for bar in drawn["bars"]] == [77.8, 140.0, 15.6]
-    assert [bar["over"] for bar in drawn["bars"]] == [False, False, False]
+def test_notebooks_show_the_page_in_a_frame_of_its_own(broken: DataReport) -> None:
+    made = fragment(broken)
+    assert broken._repr_html_() == made
+    assert Parsed(made).attributes["sandbox"] == ["allow-scripts"]
+    assert Parsed(made).attributes["srcdoc"] == [page(broken)]
 
 
-def test_notebooks_show_the_fragment(broken: DataReport) -> None:
-    assert broken._repr_html_() == fragment(broken)
-    assert fragment(broken) in page(broken)
+def test_data_survives_the_packing() -> None:
+    value = {"a": [*HOSTILE, "\udce6", "</script>"], "b": None}
+    text = packed(value)
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", text)
+    assert json.loads(gzip.decompress(base64.b64decode(text))) == value
+    assert packed(value) == text
 
 
 def test_pieces_are_the_text_and_fragments_its_bytes(tmp_path: Path) -> None:
@@ -161,4 +164,6 @@ def test_pieces_are_the_text_and_fragments_its_bytes(tmp_path: Path) -> None:
 
 
 def test_the_demo_page_is_small() -> None:
-    assert len(page(truetune.check(data=str(DATA), tokenizer=str(TOKENIZER)))) < 500_000
+    text = page(truetune.check(data=str(DATA), tokenizer=str(TOKENIZER)))
+    assert len(text) < 200_000
+    assert len(re.findall(r"<script>.*?</script>", text, re.DOTALL)[0]) < 60_000

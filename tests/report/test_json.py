@@ -24,7 +24,12 @@ def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None
 
 def test_the_schema_describes_every_field(broken: DataReport) -> None:
     value = as_dict(broken)
-    assert set(value) | {"audit", "sample", "evaluation", "service"} == set(SCHEMA["properties"])
+    others = {"audit", "sample", "evaluation", "service", "recitation", "environment"}
+    assert set(value) | others == set(SCHEMA["properties"])
+    parts = SCHEMA["properties"]["data"]["properties"]
+    assert set(value["data"]) <= set(parts)
+    for name, part in value["data"].items():
+        assert set(part) == set(parts[name]["properties"])
     assert set(value["lengths"]) == set(SCHEMA["properties"]["lengths"]["properties"])
     finding = SCHEMA["properties"]["findings"]["items"]
     assert set(value["findings"][0]) == set(finding["properties"])

@@ -56,7 +56,7 @@ def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.return_value == 0, done.output
     (line,) = lines
     assert line[line.index("truetune") + 1 :] == [
-        "train", "a.yaml", "--out", "out", "--set", "training.lora.r=4", "--set", "seed=1", "--no-rehearsal", "--fit",
+        "train", "a.yaml", "--output", "out", "--set", "training.lora.r=4", "--set", "seed=1", "--no-rehearsal", "--fit",
         "--quiet",
     ]  # fmt: skip
     assert " ".join(line) in done.output
@@ -72,7 +72,7 @@ def test_the_exit_code_comes_through() -> None:
 def test_a_file_of_accelerate_needs_processes() -> None:
     with pytest.raises(UsageError, match="add --launch N"):
         CliRunner().invoke(
-            train, ["a.yaml", "--config-file", "fsdp.yaml"], standalone_mode=False, catch_exceptions=False
+            train, ["a.yaml", "--accelerate-config", "fsdp.yaml"], standalone_mode=False, catch_exceptions=False
         )
 
 

@@ -16,6 +16,7 @@ from truetune.checkpoint.safetensors import Tensor
 from truetune.checkpoint.tokens import NewTokens, new_tokens
 from truetune.checkpoint.values import BUDGET, Values, scan
 from truetune.errors import UsageError
+from truetune.spec.near import near_path
 
 if TYPE_CHECKING:
     from truetune.checkpoint.movement import Manifest
@@ -118,7 +119,7 @@ def read_checkpoint(
     name = given or _base_of(found)
     place = located(name, found.folder) if name else None
     if given and place is None:
-        raise UsageError(f"{given}: no such folder, and no model of that name in the local hub cache")
+        raise UsageError(f"{given}: no such folder, and no model of that name in the local hub cache{near_path(given)}")
     if place is None or place.resolve() == found.folder.resolve():
         return replace(found, base_name=name)
     if not is_checkpoint(place):
@@ -153,7 +154,7 @@ def _base_of(found: Checkpoint) -> str | None:
 def _folder(name: str | os.PathLike[str]) -> Path:
     folder = Path(os.path.expanduser(name))
     if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder; name the folder of a saved model or adapter")
+        raise UsageError(f"{folder}: no such folder; name the folder of a saved model or adapter{near_path(folder)}")
     if not is_checkpoint(folder):
         raise UsageError(f"{folder}: holds no config.json, adapter_config.json or safetensors file")
     return folder

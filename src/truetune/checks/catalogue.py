@@ -19,7 +19,7 @@ AUDIT = ("batch", "law", "recitation")
 """The stations that look at a run with its trainer at hand"""
 AFTER = ("answers", "cause", "evaluation", "serving")
 """The stations that look at what a model says"""
-STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT, *AFTER)
+STATIONS = (*DATA, "config", "devices", "source", "log", "checkpoint", *AUDIT, *AFTER, "environment")
 
 
 @cache
@@ -67,8 +67,10 @@ def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list
 def find(name: str) -> type[Rule[Any]]:
     """The rule of that name or code. Raises UsageError."""
     for rule in rules():
-        if name in (rule.name(), rule.code):
+        if name.lower() == rule.name() or name.upper() == rule.code:
             return rule
+    if any(_fits(rule, name) for rule in rules()):
+        raise UsageError(f"{name} is the beginning of several codes; `truetune rules {name}` lists them")
     raise UsageError(f"no rule is called {name!r}{_near(name)}; `truetune rules` lists them")
 
 

@@ -27,6 +27,8 @@ class Case:
     """1-based line of `file`"""
     column: int | None = None
     """1-based column of that line, in characters"""
+    token: int | None = None
+    """Which token of the row's example, from 0; of the example of `turn` where turns have examples of their own"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,9 @@ class DataReport(Report):
     ledger: Ledger
     lengths: Lengths
     views: tuple[TokenView, ...]
-    """The first example, and one of each finding's first case where it is near at hand."""
+    """The first rows, and rows of findings that are near at hand."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from truetune.spec.run import RunSpec, Severity
 if TYPE_CHECKING:
     from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
+    from truetune.doctor.environment import Environment  # noqa: F401
     from truetune.generation.evaluated import Evaluated  # noqa: F401
     from truetune.generation.inquest import Inquest  # noqa: F401
     from truetune.generation.looks import Watched  # noqa: F401
@@ -109,6 +110,10 @@ class DataRule(Rule[Setup]):
     def batch(self, batch: Batch) -> None:
         """Called for each batch, in file order. Keep counts and at most MAX_CASES cases, never rows."""
 
+    def told(self) -> dict[str, Any]:
+        """Called last: figures by name, plain values, for the `data` of a report."""
+        return {}
+
 
 class ConfigRule(Rule[Config]):
     """Looks at the settings of a run, whatever stack they were written for."""
@@ -181,3 +186,7 @@ class EvaluationRule(Rule["Evaluated"]):
 
 class ServingRule(Rule["Service"]):
     """Looks at what a server makes of a model."""
+
+
+class EnvironmentRule(Rule["Environment"]):
+    """Looks at the user's interpreter, its packages, and the machine."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.findings import Finding, in_order
 from truetune.checks.report import DataReport, TokenView
-from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
-from truetune.data.conversation import Conversation
+from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.engines import EnginesDiffer
@@ -25,26 +26,40 @@ from truetune.spec.run import RunSpec
 VIEWED_ROWS = 5_000
 """Rows of findings this far into the data are read again for the token view."""
 MAX_VIEWS = 24
+PAGE_ROWS = 1_000
+"""Rows that a page shows, where they are not long"""
+VIEWED_TOKENS = 180_000
+"""No further rows are shown from this many tokens on; rows of findings are."""
 
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
 
 
 def check(
-    spec: RunSpec, rules: Sequence[type[DataRule]] | None = None, *, progress: Progress | None = None
+    spec: RunSpec,
+    rules: Sequence[type[DataRule]] | None = None,
+    *,
+    progress: Progress | None = None,
+    views: int = 1,
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
+    The report holds the first `views` rows token by token (fewer where they are long), and rows of its findings.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     try:
-        return _check(spec, rules, progress, only_reference=False)
+        return _check(spec, rules, progress, views, only_reference=False)
     except EnginesDiffer:
-        return _check(spec, rules, progress, only_reference=True)
+        return _check(spec, rules, progress, views, only_reference=True)
 
 
 def _check(
-    spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
+    spec: RunSpec,
+    chosen: Sequence[type[DataRule]] | None,
+    progress: Progress | None,
+    views: int,
+    *,
+    only_reference: bool,
 ) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec)
@@ -63,6 +78,7 @@ def _check(
     if spec.data and not tally.rows:
         raise DataError(f"{', '.join(spec.data)}: there is no row in it; at least one is needed")
     findings = in_order(finding for rule in rules for finding in rule.findings())
+    lengths = tally.lengths()
     return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
@@ -73,9 +89,10 @@ def _check(
         unsupervised=tally.unsupervised,
         formats=dict(tally.formats),
         ledger=tally.ledger(),
-        lengths=tally.lengths(),
+        lengths=lengths,
+        data=tally.told(lengths) | {name: facts for rule in rules for name, facts in rule.told().items()},
         findings=findings,
-        views=tuple(_views(setup, encoder, _wanted(findings))),
+        views=tuple(_views(setup, encoder, _wanted(findings), views)),
         seconds=time.perf_counter() - started,
     )
 
@@ -114,17 +131,23 @@ def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = Non
     return read(paths, format=spec.format, columns=spec.map, progress=progress)
 
 
-def _wanted(findings: tuple[Finding, ...]) -> set[int]:
-    rows = [f.cases[0].origin.row for f in findings if f.cases and f.cases[0].origin is not None]
-    return {0, *[row for row in rows if row < VIEWED_ROWS][:MAX_VIEWS]}
+def _wanted(findings: tuple[Finding, ...]) -> set[Origin]:
+    """Of first cases, then of the others, as far as they are near at hand."""
+    cases = [f.cases[i] for i in range(MAX_CASES) for f in findings if len(f.cases) > i]
+    places = (case.origin for case in cases if case.origin is not None and case.origin.row < VIEWED_ROWS)
+    return set(islice(dict.fromkeys(places), MAX_VIEWS))
 
 
-def _views(setup: Setup, encoder: Encoder, wanted: set[int]) -> Iterator[TokenView]:
-    renderer = setup.probes.renderer()
+def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> Iterator[TokenView]:
+    """Of the first rows, and of those that are wanted; they are read again, and rendered with every offset known."""
+    renderer, tokens = setup.probes.renderer(), 0
+    last = max((origin.row for origin in wanted), default=0)
     for row in _rows(setup.spec, setup.spec.data):
-        if row.origin.row in wanted:
-            yield from views_of(one_batch([row], renderer, encoder, exact=True), encoder.vocabulary)
-        if row.origin.row >= max(wanted):
+        if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
+            batch = one_batch([row], renderer, encoder, exact=True)
+            tokens += len(batch.ids) + (0 if batch.other is None else len(batch.other.ids))
+            yield from views_of(batch, encoder.vocabulary)
+        if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):
             return
 
 

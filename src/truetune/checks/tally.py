@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.along import Along
+from truetune.checks.bins import binned, edges, grown, quantile
+from truetune.checks.pairing import Pairing
 from truetune.checks.report import Lengths
 from truetune.encoding.batch import Batch
 from truetune.encoding.ledger import Ledger, ledger
 from truetune.render.rendering import Source
 
-BINS = 12
+SHARES = 20
 
 
 class Tally:
@@ -24,38 +28,43 @@ class Tally:
         self.formats: Counter[str] = Counter()
         self.sources: NDArray[np.int64] = np.zeros((len(Source), 2), dtype=np.int64)
         self.by_length: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self.learned: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        """Supervised tokens by the length of their example"""
+        self.shares: NDArray[np.int64] = np.zeros(SHARES + 1, dtype=np.int64)
+        """Examples by the share of their tokens that is supervised, in twentieths"""
         self.lost_supervised = 0
+        self.along, self.pairing = Along(), Pairing()
 
     def add(self, batch: Batch) -> None:
+        supervised = batch.per_example(batch.supervised)
         self.rows += len(batch.rows)
         self.examples += len(batch.examples)
         self.rejected += len(batch.rejected)
         self.formats.update(row.format for row in batch.rows)
         self.sources += ledger(batch.source, batch.supervised).counts
-        self.unsupervised += int((batch.per_example(batch.supervised) == 0).sum())
-        counts = np.bincount(batch.lengths, minlength=len(self.by_length))
-        counts[: len(self.by_length)] += self.by_length
-        self.by_length = counts
+        self.unsupervised += int((supervised == 0).sum())
+        self.by_length = grown(self.by_length, np.bincount(batch.lengths, minlength=1))
+        self.learned = grown(self.learned, np.bincount(batch.lengths, supervised, minlength=1).astype(np.int64))
+        self.shares += np.bincount(SHARES * supervised // np.maximum(batch.lengths, 1), minlength=SHARES + 1)
         if self.limit is not None:
             behind = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths) >= self.limit
             self.lost_supervised += int((behind & batch.supervised).sum())
+        self.along.add(batch, supervised)
+        self.pairing.add(batch, supervised)
 
     def ledger(self) -> Ledger:
         return Ledger(self.sources.copy())
 
     def lengths(self) -> Lengths:
-        counts = self.by_length
+        counts, limit = self.by_length, self.limit
         longest = int(np.flatnonzero(counts)[-1]) if counts.any() else 0
-        edges = _edges(self._quantile(0.99), longest)
-        totals = np.concatenate(([0], np.cumsum(counts)))
-        binned = np.diff(totals[np.minimum(edges, len(counts))])
-        limit = self.limit
+        at = edges(quantile(counts, 0.99), longest)
         behind = counts[limit + 1 :] if limit is not None else counts[:0]
         return Lengths(
-            counts=binned,
-            edges=edges,
-            median=self._quantile(0.5),
-            p95=self._quantile(0.95),
+            counts=binned(counts, at),
+            edges=at,
+            median=quantile(counts, 0.5),
+            p95=quantile(counts, 0.95),
             longest=longest,
             limit=limit,
             over=int(behind.sum()),
@@ -63,24 +72,14 @@ class Tally:
             lost_supervised=self.lost_supervised,
         )
 
-    def _quantile(self, share: float) -> int:
-        total = self.by_length.sum()
-        return int(np.searchsorted(np.cumsum(self.by_length), share * total)) if total else 0
-
-
-def _edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
-    """Bins of one round width up to the 99th percentile, and one more for the rest."""
-    width = _round_up(max(1, -(-(nearly_longest + 1) // BINS)))
-    edges = list(range(0, nearly_longest + width + 1, width))
-    if edges[-1] <= longest:
-        edges.append(longest + 1)
-    return np.array(edges, dtype=np.int64)
-
-
-def _round_up(value: int) -> int:
-    scale = 1
-    while True:
-        for step in (1, 2, 5):
-            if value <= step * scale:
-                return step * scale
-        scale *= 10
+    def told(self, lengths: Lengths) -> dict[str, Any]:
+        """Shares, order and pairs, as plain values."""
+        tokens = self.by_length * np.arange(len(self.by_length))
+        shares = {
+            "counts": [self.shares[0].item() - self.unsupervised, *self.shares[1:-1].tolist()],
+            "none": self.unsupervised,
+            "all": self.shares[-1].item(),
+            "tokens": binned(tokens, lengths.edges).tolist(),
+            "supervised": binned(self.learned, lengths.edges).tolist(),
+        }
+        return {"shares": shares, "order": self.along.told(), **self.pairing.told()}

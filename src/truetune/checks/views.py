@@ -29,8 +29,9 @@ def _pieces(text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabu
     shared = np.zeros(len(ids) + 1, dtype=np.bool_)
     shared[1:-1] = starts[1:] == starts[:-1]
     pieces = []
+    spelled = {id: vocabulary.spell(id).decode("utf-8", "surrogateescape") for id in set(ids.tolist())}
+    broken = {id for id, spelling in spelled.items() if any("\udc80" <= c <= "\udcff" for c in spelling)}
+    inside = (shared[:-1] | shared[1:]).tolist()
     for i, (id, start, end) in enumerate(zip(ids.tolist(), starts.tolist(), ends, strict=True)):
-        spelling = vocabulary.spell(id).decode("utf-8", "surrogateescape")
-        fragment = shared[i] or shared[i + 1] or any("\udc80" <= c <= "\udcff" for c in spelling)
-        pieces.append(spelling if fragment else text[start:end])
+        pieces.append(spelled[id] if inside[i] or id in broken else text[start:end])
     return tuple(pieces)

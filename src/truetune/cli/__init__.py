@@ -14,21 +14,27 @@ from signal import SIGINT
 from typing import Any
 
 import click
+from click.shell_completion import shell_complete
 
 import truetune
 from truetune.cli.auditing import run
 from truetune.cli.checking import check, diagnose, lint, show
 from truetune.cli.climbing import ladder
+from truetune.cli.completing import VARIABLE, complete_paths
+from truetune.cli.doctoring import doctor
 from truetune.cli.encoding import encode
 from truetune.cli.evaluating import evaluate
-from truetune.cli.learning import demo, explain, rules
+from truetune.cli.helping import Group
+from truetune.cli.learning import completion, demo, explain, rules
 from truetune.cli.merging import export, merge, movement
 from truetune.cli.planning import plan
 from truetune.cli.rehearsing import rehearse
+from truetune.cli.reporting import report
 from truetune.cli.sampling import sample
 from truetune.cli.serving import serve_check
 from truetune.cli.starting import init
 from truetune.cli.training import train
+from truetune.cli.viewing import view
 from truetune.errors import FindingsError, TruetuneError
 
 
@@ -41,6 +47,8 @@ def main() -> None:
 
 
 def _run() -> int:
+    if question := os.environ.get(VARIABLE):
+        return shell_complete(commands, {}, "truetune", VARIABLE, question)
     try:
         return int(commands.main(prog_name="truetune", standalone_mode=False) or 0)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
@@ -75,7 +83,7 @@ def _failed(message: str, *, debug: bool = False) -> int:
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-@click.group(context_settings=SETTINGS, invoke_without_command=True)
+@click.group(cls=Group, context_settings=SETTINGS, invoke_without_command=True)
 @click.version_option(truetune.__version__, prog_name="truetune")
 @click.pass_context
 def commands(context: click.Context) -> None:
@@ -85,9 +93,10 @@ def commands(context: click.Context) -> None:
 
 
 for command in (
-    *(check, lint, diagnose, run, plan, show, encode, rules, explain, demo, rehearse),
+    *(check, lint, diagnose, run, plan, show, encode, rules, explain, demo, completion, doctor, rehearse),
     *(init, train, merge, export, movement),
-    *(sample, evaluate, serve_check, ladder),
+    *(sample, evaluate, serve_check, ladder, report, view),
 ):
     command.context_settings = {**SETTINGS, **command.context_settings}
+    complete_paths(command)
     commands.add_command(command)

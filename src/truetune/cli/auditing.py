@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from truetune.cli.helping import Command
 from truetune.cli.output import Delivery, report_options
 from truetune.errors import UsageError
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Run a training command with an audit inside.", context_settings={"allow_interspersed_args": False}
+    cls=Command,
+    short_help="Run a training command with an audit inside.",
+    context_settings={"allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option("--batches", type=click.IntRange(1, 1000), default=8, show_default=True, metavar="N",
@@ -70,6 +73,11 @@ def say(line: str) -> None:
 
     with suppress(OSError):  # nobody reads it any more
         click.echo(f"truetune: {visible(line)}", err=True)
+
+
+def speaker(*, quiet: bool) -> Callable[[str], None]:
+    """`say`, or nothing at all."""
+    return (lambda line: None) if quiet else say
 
 
 def unseen(outcome: Outcome) -> str:

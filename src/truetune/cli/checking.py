@@ -7,18 +7,20 @@ from typing import Any
 
 import click
 
+from truetune.cli.helping import Command
 from truetune.cli.options import run_of, settings_of, spec_options
-from truetune.cli.output import Delivery, console, report_options
+from truetune.cli.output import Delivery, console, emit, form_options, progress_option, report_options
 from truetune.errors import UsageError
 
 
-@click.command(short_help="Check data, configs, scripts, logs and checkpoints.")
+@click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @spec_options
-@click.option("--eval-data", multiple=True, help="Evaluation data, compared with the data for leaks. Repeatable.")
+@click.option("--eval-data", multiple=True, metavar="PATH",
+              help="Evaluation data, compared with the data for leaks. Repeatable.")  # fmt: skip
 @click.option("--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with.")
 @report_options
-@click.option("--no-progress", is_flag=True, help="No progress bar.")
+@progress_option
 def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options: Any) -> int:
     """Check whatever PATH is: what will this fine-tune really learn, or what did it?
 
@@ -27,6 +29,8 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     settings: truetune.yaml, Axolotl, LLaMA-Factory, TRL
     Python scripts, notebooks, folders of them
     a run's folder or log; an adapter or a saved model
+
+    The exit code is 1 where a finding is at or above --fail-on.
 
     \b
     Examples:
@@ -37,6 +41,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check                            (settings from truetune.yaml)
     """
     from truetune.checks.look import kinds_of, look
+    from truetune.checks.run import PAGE_ROWS
     from truetune.report.progress import checking
     from truetune.spec.files import CONFIG
 
@@ -50,11 +55,12 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
     settings = settings if given or not paths else None
     with checking(off=no_progress or deliver.quiet) as progress:
-        report = look(paths, spec, settings=settings, base=base, progress=progress)
+        views = PAGE_ROWS if deliver.html else 1
+        report = look(paths, spec, settings=settings, base=base, progress=progress, views=views)
     return deliver(report)
 
 
-@click.command(short_help="Check Python sources and notebooks, and mend them.")
+@click.command(cls=Command, short_help="Check Python sources and notebooks, and mend them.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--fix", is_flag=True, help="Mend what can be mended without a change of meaning elsewhere.")
 @click.option("--unsafe-fixes", is_flag=True, help="Mend also where the change may need a look.")
@@ -62,6 +68,9 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 @report_options
 def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **options: Any) -> int:
     """Check Python files and notebooks (PATH: files, or folders of them; default: here) for code that spoils training.
+
+    The exit code is 1 where a finding that is left is at or above --fail-on. `# truetune: ignore[RULE]` on a line keeps
+    a finding there quiet.
 
     \b
     Examples:
@@ -88,13 +97,16 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **op
     return code
 
 
-@click.command(short_help="Find out from a run's log what went wrong.")
-@click.argument("run")
-@click.option("--data", multiple=True, help="The run's training data: what its loss should be. Repeatable.")
-@click.option("-t", "--tokenizer", help="The run's tokenizer folder, for --data.")
+@click.command(cls=Command, short_help="Find out from a run's log what went wrong.")
+@click.argument("run", metavar="RUN")
+@click.option("--data", multiple=True, metavar="PATH",
+              help="The run's training data: what its loss should be. Repeatable.")  # fmt: skip
+@click.option("-t", "--tokenizer", metavar="DIR", help="The run's tokenizer folder, for --data.")
 @report_options
 def diagnose(run: str, **options: Any) -> int:
     """Look at the log of RUN: a run's folder or checkpoint (trainer_state.json), TensorBoard files, JSONL, CSV, W&B.
+
+    The exit code is 1 where a finding is at or above --fail-on.
 
     \b
     Examples:
@@ -111,19 +123,26 @@ def diagnose(run: str, **options: Any) -> int:
     return deliver(look(run, spec=spec))
 
 
-@click.command(short_help="Show a row token by token.")
-@click.argument("data", nargs=-1)
+@click.command(cls=Command, short_help="Show a row token by token.")
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @spec_options
 @click.option("--row", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Which row, counted from 0 over all files.")  # fmt: skip
 @click.option("--ids", is_flag=True, help="Show the id of each token.")
-def show(row: int, ids: bool, **options: Any) -> int:
+@form_options()
+def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
     """Show a row of DATA as the model sees it: every token, where it came from, and which are learned.
 
-    DATA may be a place as findings name it: `truetune show chats.jsonl:46 -t path/to/model`.
+    Supervised tokens stand in [brackets]. DATA may be a place as findings name it, with the line behind a colon.
+
+    \b
+    Examples:
+      truetune show chats.jsonl -t path/to/model --row 3 --ids
+      truetune show chats.jsonl:46 -t path/to/model
+      truetune show truetune.yaml --json
     """
     from truetune.checks.run import view
-    from truetune.report.show import render_view
+    from truetune.report.show import render_view, view_json
 
     line = None
     if len(options["data"]) == 1 and not Path(options["data"][0]).exists():
@@ -131,6 +150,9 @@ def show(row: int, ids: bool, **options: Any) -> int:
         if name and number_of_line.isdecimal():
             options["data"], line = (name,), int(number_of_line)
     views = view(run_of(options), row, line=line)
+    if output_format == "json":
+        emit("show", {"examples": [view_json(example) for example in views]})
+        return 0
     terminal = console()
     for number, token_view in enumerate(views):
         if number:

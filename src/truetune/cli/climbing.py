@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from truetune.cli.asking import model_options, opening
-from truetune.cli.auditing import say
-from truetune.cli.output import console
+from truetune.cli.auditing import speaker
+from truetune.cli.helping import Command
+from truetune.cli.output import console, emit, form_options, quiet_option
 
 
-@click.command(short_help="Where an adapter's effect is lost: in memory, saved, merged, exported, served.")
+@click.command(cls=Command, short_help="Where an adapter's effect is lost: merged, exported, served?")
 @click.argument("adapter", metavar="ADAPTER")
 @click.option("--merged", metavar="DIR", help="The merged model.")
 @click.option("--export", "exported", multiple=True, metavar="PATH",
@@ -21,10 +21,10 @@ from truetune.cli.output import console
 @click.option("--data", multiple=True, metavar="FILE",
               help="Take the prompts from these rows; else from built-in questions. Repeatable.")  # fmt: skip
 @click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N", help="Prompts.")
-@click.option("--format", "output_format", type=click.Choice(["terminal", "json"]), default="terminal",
-              help="What to print.")  # fmt: skip
 @model_options
-def ladder(adapter: str, output_format: str, tokenizer: str | None, **options: Any) -> int:
+@form_options()
+@quiet_option
+def ladder(adapter: str, output_format: str, quiet: bool, tokenizer: str | None, **options: Any) -> int:
     """Score the same answers on every rung that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
     as far as they are named, merged on the disk, exported, served.
 
@@ -38,12 +38,12 @@ def ladder(adapter: str, output_format: str, tokenizer: str | None, **options: A
     """
     from truetune.report.ladder import render_ladder
     from truetune.serving.ladder import ladder as climb
-    from truetune.training.proof import quiet
+    from truetune.training.proof import quiet as hush
 
-    quiet()
-    made = climb(adapter, tokenizer=tokenizer, options=opening(options), say=say, **options)
+    hush()
+    made = climb(adapter, tokenizer=tokenizer, options=opening(options), say=speaker(quiet=quiet), **options)
     if output_format == "json":
-        click.echo(json.dumps(made.as_dict(), indent=2))
+        emit("ladder", made.as_dict())
     else:
-        render_ladder(made, console())
+        render_ladder(made, console(), quiet=quiet)
     return int(made.culprit is not None or bool(made.unmeasured))

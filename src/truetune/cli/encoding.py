@@ -6,19 +6,21 @@ from typing import Any
 
 import click
 
+from truetune.cli.helping import Command
 from truetune.cli.options import run_of, spec_options
-from truetune.cli.output import console
+from truetune.cli.output import console, emit, form_options, progress_option, quiet_option
 
 OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
 TRAINERS = ("transformers", "axolotl", "llama-factory")
 
 
-@click.command(short_help="Encode data once: input_ids and labels for any trainer.")
-@click.argument("data", nargs=-1)
+@click.command(cls=Command, short_help="Encode data once: input_ids and labels for any trainer.")
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @spec_options
 @click.option(
     "-o",
-    "--out",
+    "--output",
+    "out",
     metavar="DIR",
     help="Folder to write, or the URI of one (s3://bucket/folder). Without it: a folder of --cache, named by its key.",
 )
@@ -65,11 +67,12 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     help="This machine, or a Ray cluster.",
 )
 @click.option("--dry-run", is_flag=True, help="Encode the first rows only, write nothing, and say what would be.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the folder alone.")
-@click.option("--no-progress", is_flag=True, help="No progress bar.")
+@form_options()
+@quiet_option
+@progress_option
 def encode(
-    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, quiet: bool, no_progress: bool,
-    **options: Any,
+    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, output_format: str, quiet: bool,
+    no_progress: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
 
@@ -81,12 +84,16 @@ def encode(
     """
     from truetune.encoding.run import encode as run
     from truetune.encoding.run import estimate
-    from truetune.report.encoded import render_encoded, render_estimate
+    from truetune.report.encoded import encoded_json, estimate_json, render_encoded, render_estimate
     from truetune.report.progress import encoding
 
     spec = run_of(options, quiet=quiet)
     if dry_run:
-        render_estimate(estimate(spec, out, cache=cache), console())
+        made = estimate(spec, out, cache=cache)
+        if output_format == "json":
+            emit("estimate", estimate_json(made))
+        else:
+            render_estimate(made, console())
         return 0
     try:
         with encoding(off=no_progress or quiet) as progress:
@@ -94,7 +101,9 @@ def encode(
     except KeyboardInterrupt:
         click.echo("truetune: interrupted; run the same command again, and it goes on from here", err=True)
         raise
-    if quiet:
+    if output_format == "json":
+        emit("encode", encoded_json(encoded))
+    elif quiet:
         click.echo(encoded.folder)
     else:
         render_encoded(encoded, console())

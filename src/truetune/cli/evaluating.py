@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from truetune.cli.asking import model_options, opening
+from truetune.cli.helping import Command
 from truetune.cli.options import row_options, row_settings
-from truetune.cli.output import Delivery, report_options
+from truetune.cli.output import Delivery, progress_option, report_options
 
 
-@click.command(short_help="Measure a model on held-out rows: losses, stops, answers; against its base.")
+@click.command(cls=Command, short_help="Measure a model on held-out rows, against its base.")
 @click.argument("model", metavar="MODEL")
 @click.option("--data", multiple=True, metavar="FILE",
               help="Rows to measure on; else those that the model's run held out. Repeatable.")  # fmt: skip
@@ -39,7 +40,10 @@ from truetune.cli.output import Delivery, report_options
 @row_options
 @model_options
 @report_options
-def evaluate(model: str, tasks: str | None, max_length: int | None, **options: Any) -> int:
+@progress_option
+def evaluate(
+    model: str, tasks: str | None, max_length: int | None, no_progress: bool, **options: Any
+) -> int:  # fmt: skip
     """Measure MODEL on held-out rows, rendered and encoded as in its training: the loss of each kind of token with its
     interval, whether the model knows where answers end, and with --answers what its answers are worth.
 
@@ -53,7 +57,6 @@ def evaluate(model: str, tasks: str | None, max_length: int | None, **options: A
       truetune evaluate outputs/merged --tasks arc_easy --limit 200
     """
     from truetune.evaluation.evaluate import evaluate as measure
-    from truetune.report import evaluated  # noqa: F401  (draws the report)
     from truetune.report.sampled import asking
     from truetune.training.proof import quiet
 
@@ -62,6 +65,6 @@ def evaluate(model: str, tasks: str | None, max_length: int | None, **options: A
     opened = opening(options)
     names = [name for name in (tasks or "").split(",") if name]
     quiet()
-    with asking(off=deliver.quiet) as progress:
+    with asking(off=no_progress or deliver.quiet) as progress:
         report = measure(model, tasks=names, options=opened, progress=progress, **options, **settings)
     return deliver(report)

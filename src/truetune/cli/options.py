@@ -24,13 +24,14 @@ OF_RULES = ("select", "ignore", "fail_on")
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that describe a run; each has its field in RunSpec, and in truetune.yaml."""
     options = [
-        click.option("-t", "--tokenizer", help="Tokenizer folder, or a model of the local hub cache."),
-        click.option("--model", help="Folder of config.json and weights, where it is not the tokenizer's."),
+        click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, or a model of the local hub cache."),
+        click.option("--model", metavar="DIR",
+                     help="Folder of config.json and weights, where it is not the tokenizer's."),
         click.option("--data-format", "format", type=click.Choice(FORMATS), metavar="FORMAT",
                      help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
-        click.option("--template", help="Name of one of the tokenizer's chat templates, or a .jinja file."),
+        click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
         click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
                      help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
         click.option("--learn", type=click.Choice(LEARN),
@@ -41,7 +42,8 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="One example per turn where the template rewrites history (as-served, default), or one "
                      "in all."),
         click.option("--mask-by", type=click.Choice(MASKS), help="How the trainer finds the supervised tokens."),
-        click.option("--response-marker", help="The text before each answer, for a trainer that masks by it."),
+        click.option("--response-marker", metavar="TEXT",
+                     help="The text before each answer, for a trainer that masks by it."),
         click.option("--append-eos", is_flag=True, default=None,
                      help="The trainer appends EOS to plain text (TRL does)."),
         click.option("--max-length", type=click.IntRange(min=1), metavar="TOKENS",
@@ -61,7 +63,7 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help=f"Format of the rows: {', '.join(FORMATS)}. Found by the columns when not given."),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
-        click.option("--template", help="Name of one of the tokenizer's chat templates, or a .jinja file."),
+        click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
         click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
                      help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
     ]  # fmt: skip

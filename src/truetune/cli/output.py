@@ -66,7 +66,7 @@ def emit(kind: str, value: Mapping[str, Any]) -> None:
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that ends in a report; `Delivery.of` takes them."""
-    options = [
+    options: list[Callable[..., Any]] = [
         click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
                      help="Only these rules, by name, code or beginning of a code. Repeatable."),
         click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
@@ -98,18 +98,21 @@ class Delivery:
     @classmethod
     def of(cls, options: dict[str, Any]) -> Delivery:
         """Taken out of a command's options. Raises UsageError for a file that can't be written."""
-        made = cls(**{name: options.pop(name) for name in cls.__slots__})
-        for path in (made.output, made.html):
+        return cls(**{name: options.pop(name) for name in cls.__slots__}).ready()
+
+    def ready(self) -> Delivery:
+        """Itself. Raises UsageError for a file that can't be written."""
+        for path in (self.output, self.html):
             if path is not None and not (folder := Path(path).resolve().parent).is_dir():
                 raise UsageError(f"{path}: can't be written: there is no folder {folder}")
-        return made
+        return self
 
     def __call__(self, report: Report, *, err: bool = False) -> int:
         """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code.
 
         Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then."""
         try:
-            self._write(report)
+            self.write(report)
         except UsageError:
             self._draw(report, err=err)
             raise
@@ -117,7 +120,7 @@ class Delivery:
             self._draw(report, err=err)
         return int(report.failed())
 
-    def _write(self, report: Report) -> None:
+    def write(self, report: Report) -> None:
         """Into files, as far as they are asked for."""
         if self.html is not None:
             from truetune.report.page import page

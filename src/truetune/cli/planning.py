@@ -7,33 +7,42 @@ from typing import Any
 
 import click
 
-from truetune.cli.output import console
+from truetune.cli.helping import Command
+from truetune.cli.output import console, emit, form_options, quiet_option
 from truetune.errors import UsageError
 
 
-@click.command(short_help="Estimate the GPU memory of a run, and what to change where it does not fit.")
-@click.argument("path")
+@click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")
+@click.argument("path", metavar="PATH")
 @click.option("--model", metavar="DIR", help="The model's folder or config.json, where PATH does not name it.")
 @click.option("--gpu", metavar="SIZE", help="Memory of one GPU: 24GB.")
 @click.option("--gpus", type=click.IntRange(min=1), metavar="N", help="GPUs, one process each.")
-@click.option("--length", type=click.IntRange(min=1), metavar="TOKENS", help="Longest row; else the run's max_length.")
+@click.option(
+    "--max-length",
+    "length",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Longest row; else the run's max_length.",
+)
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
               help="A training setting over those of PATH: --set per_device_train_batch_size=4 --set lora.r=16. "
               "Repeatable.")  # fmt: skip
-@click.option("--format", "output_format", type=click.Choice(["terminal", "json"]), default="terminal",
-              help="What to print.")  # fmt: skip
+@form_options()
+@quiet_option
 def plan(
     path: str, model: str | None, gpu: str | None, gpus: int | None, length: int | None, pairs: tuple[str, ...],
-    output_format: str,
+    output_format: str, quiet: bool,
 ) -> int:  # fmt: skip
     """Estimate the peak GPU memory of the run that PATH describes: settings of any stack, a script, or a model folder.
 
-    With --gpu, the exit code is 1 where the run does not fit, and remedies are listed in order.
+    With --gpu, the exit code is 1 where the run does not fit, and remedies are listed in order; -q prints the verdict
+    alone.
 
     \b
     Examples:
       truetune plan axolotl.yaml --gpu 24GB
-      truetune plan path/to/model --gpu 80GB --gpus 2 --length 4096 --set lora.r=16
+      truetune plan train.py --gpu 24GB --json
+      truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set lora.r=16
     """
     from truetune.checks.planning import config_of
     from truetune.memory.plan import plan as run
@@ -41,9 +50,9 @@ def plan(
 
     made = run(config_of(path, nested(pairs)), model=model, gpu_memory=gpu, gpus=gpus, length=length)
     if output_format == "json":
-        click.echo(json.dumps(made.to_dict(), indent=2))
+        emit("plan", made.to_dict())
     else:
-        render_plan(made, console())
+        render_plan(made, console(), quiet=quiet)
     return int(made.verdict == "too large")
 
 

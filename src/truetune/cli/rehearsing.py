@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.auditing import say, unseen
-from truetune.cli.output import Delivery, console, report_options
+from truetune.cli.helping import Command
+from truetune.cli.output import Delivery, report_options
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
     from truetune.probe.record import Record
 
 
-@click.command(short_help="The whole run in miniature, on a CPU.", context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Command, short_help="The whole run in miniature, on a CPU.", context_settings={"allow_interspersed_args": False}
+)
 @click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SETTINGS | -- COMMAND...")
 @click.option("--rows", type=click.IntRange(1, 64), default=6, show_default=True, metavar="N",
               help="Rows to memorise and recite.")  # fmt: skip
@@ -27,9 +30,11 @@ if TYPE_CHECKING:
               help="Laws to test on the miniature.")  # fmt: skip
 @click.option("--mutate", is_flag=True,
               help="Put known faults into the batches, and count those that your logs would show.")  # fmt: skip
-@click.option("--serve", metavar="URL",
+@click.option("--endpoint", "serve", metavar="URL",
               help="Compare the prompts with those of this running server, an OpenAI-compatible one.")  # fmt: skip
-@click.option("--serve-model", metavar="NAME", help="What that server calls the model, where it can't tell.")
+@click.option(
+    "--served-model", "serve_model", metavar="NAME", help="What that server calls the model, where it can't tell."
+)
 @report_options
 def rehearse(
     target: tuple[str, ...], rows: int, batches: int, laws: str, mutate: bool, serve: str | None,
@@ -47,13 +52,12 @@ def rehearse(
       truetune rehearse -- python train.py
       truetune rehearse truetune.yaml
       truetune rehearse axolotl.yaml
-      truetune rehearse --serve http://localhost:8000 -- python train.py
+      truetune rehearse --endpoint http://localhost:8000 -- python train.py
     """
     from truetune.auditing.run import run
     from truetune.rehearsal.commands import command_of
     from truetune.rehearsal.report import report as judged
     from truetune.rehearsal.served import ask, server_of
-    from truetune.report.rehearsed import render_recitation
     from truetune.spec.files import spec_of
 
     deliver = Delivery.of(options)
@@ -61,7 +65,7 @@ def rehearse(
         raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
     spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
     if serve_model and not serve:
-        raise UsageError("--serve-model names a model of the server of --serve URL, which is not given")
+        raise UsageError("--served-model names a model of the server of --endpoint URL, which is not given")
     server = server_of(serve, serve_model) if serve else None
     verdicts: list[int] = []
     troubles: list[TruetuneError] = []
@@ -73,8 +77,6 @@ def rehearse(
             except TruetuneError as error:
                 troubles.append(error)
         report = judged(records, spec)
-        if not deliver.quiet:
-            render_recitation(report, console(err=True))
         verdicts.append(deliver(report, err=True))
         return False
 

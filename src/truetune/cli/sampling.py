@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.asking import model_options, opening
-from truetune.cli.auditing import say
+from truetune.cli.auditing import say, speaker
+from truetune.cli.helping import Command
 from truetune.cli.options import row_options, row_settings
-from truetune.cli.output import Delivery, report_options
+from truetune.cli.output import Delivery, progress_option, report_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
     from truetune.evaluation.report import SampleReport
 
 
-@click.command(short_help="Ask a model held-out rows: does it answer, and stop? If not, why?")
+@click.command(cls=Command, short_help="Ask a model some rows: does it answer, and stop? If not, why?")
 @click.argument("model", required=False, metavar="[MODEL]")
 @click.option("--data", multiple=True, metavar="FILE",
               help="Rows to ask; else those that the model's run held out. Repeatable.")  # fmt: skip
-@click.option("-n", "count", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
+@click.option("-n", "--prompts", "count", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
               help="Prompts.")  # fmt: skip
 @click.option("--all-rows", is_flag=True, help="Ask rows too that the model was trained on.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the choice of rows.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the choice of rows."
+)
 @click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
               help="Longest answer.")  # fmt: skip
 @click.option("--temperature", type=click.FloatRange(0, 10), default=0.0, show_default=True, metavar="T",
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
 @click.option("--parser", metavar="NAME",
               help="Read answers and references: json, json-schema:FILE, number, choice, regex:PATTERN, "
               "python:FILE.py:function.")  # fmt: skip
-@click.option("--compare", metavar="OTHER", help="Ask another model the same rows: the base, another checkpoint.")
+@click.option("--against", "compare", metavar="OTHER",
+              help="Ask another model the same rows: the base, another checkpoint.")  # fmt: skip
 @click.option("--watch", metavar="RUN", help="In place of MODEL: follow the checkpoints of a run.")
 @click.option("--once", is_flag=True, help="With --watch: those that are there.")
 @click.option("--looks", metavar="DIR", help="With --watch: where answers are kept; else RUN-sampled.")
@@ -47,7 +51,8 @@ if TYPE_CHECKING:
 @row_options
 @model_options
 @report_options
-def sample(model: str | None, save: str | None, watch: str | None, **options: Any) -> int:
+@progress_option
+def sample(model: str | None, save: str | None, watch: str | None, no_progress: bool, **options: Any) -> int:
     """Ask MODEL some held-out rows as a server will, and judge each answer: does it stop by itself, loop, echo the
     question, leak role markers? Where answers fail, findings name the cause.
 
@@ -57,14 +62,14 @@ def sample(model: str | None, save: str | None, watch: str | None, **options: An
     \b
     Examples:
       truetune sample outputs/adapter --data held-out.jsonl
-      truetune sample outputs/adapter --data held-out.jsonl --compare path/to/base
+      truetune sample outputs/adapter --data held-out.jsonl --against path/to/base
       truetune sample --watch outputs --data held-out.jsonl
       truetune sample http://localhost:8000 --tokenizer outputs/merged --data held-out.jsonl
     """
     if (model is None) == (watch is None):
         raise UsageError("expected either MODEL or --watch RUN")
     if watch is not None and options["compare"] is not None:
-        raise UsageError("--compare and --watch exclude each other")
+        raise UsageError("--against and --watch exclude each other")
     if watch is None and (options["once"] or options["looks"]):
         raise UsageError("--once and --looks are for --watch RUN")
     if save is not None and not save.endswith((".jsonl", ".parquet")):
@@ -73,7 +78,8 @@ def sample(model: str | None, save: str | None, watch: str | None, **options: An
         raise UsageError(f"--save {save}: can't be written: there is no folder {Path(save).resolve().parent}")
     deliver = Delivery.of(options)
     settings = row_settings(options)
-    report = _asked(model, watch, quiet=deliver.quiet, settings=settings, options=opening(options), **options)
+    report = _asked(model, watch, quiet=deliver.quiet, bar=not no_progress, settings=settings,
+                    options=opening(options), **options)  # fmt: skip
     try:
         return deliver(report)
     finally:
@@ -82,8 +88,8 @@ def sample(model: str | None, save: str | None, watch: str | None, **options: An
 
 
 def _asked(
-    model: str | None, watch: str | None, *, quiet: bool, settings: dict[str, Any], once: bool, looks: str | None,
-    compare: str | None, **given: Any,
+    model: str | None, watch: str | None, *, quiet: bool, bar: bool, settings: dict[str, Any], once: bool,
+    looks: str | None, compare: str | None, **given: Any,
 ) -> SampleReport:  # fmt: skip
     from truetune.evaluation.following import follow
     from truetune.evaluation.sample import sample as ask
@@ -91,11 +97,11 @@ def _asked(
 
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-    with asking(off=quiet) as progress:
+    with asking(off=quiet or not bar) as progress:
         if model is not None:
             return ask(model, compare=compare, progress=progress, **given, **settings)
         try:
-            return follow(watch or "", once=once, looks=looks, say=(lambda line: None) if quiet else say,
+            return follow(watch or "", once=once, looks=looks, say=speaker(quiet=quiet),
                           progress=progress, **given, **settings)  # fmt: skip
         except KeyboardInterrupt:
             say("interrupted: the same command goes on, and asks nothing twice; --once shows what is there")

@@ -7,18 +7,19 @@ from typing import Any
 import click
 
 from truetune.cli.asking import model_options, opening
-from truetune.cli.auditing import say
+from truetune.cli.auditing import say, speaker
+from truetune.cli.helping import Command
 from truetune.cli.output import Delivery, report_options
 from truetune.errors import UsageError
 
 
-@click.command("serve-check", short_help="What a server really builds and does, against the training record.")
+@click.command("serve-check", cls=Command, short_help="What a running server really does with the model.")
 @click.argument("model", metavar="MODEL")
 @click.option("--endpoint", metavar="URL", help="The running server.")
 @click.option("--print", "engine", type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
               help="Print the start command, or Modelfile, that serves MODEL as it was trained.")  # fmt: skip
 @click.option("--data", multiple=True, metavar="FILE", help="Ask prompts of these rows as well. Repeatable.")
-@click.option("-n", "--count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
+@click.option("-n", "--prompts", "count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
               help="Rows of the data that are asked.")  # fmt: skip
 @click.option("--no-strength", is_flag=True, help="Do not load the model: its effect is then not measured.")
 @click.option("--longest", type=click.IntRange(0), default=8192, show_default=True, metavar="TOKENS",
@@ -61,7 +62,7 @@ def serve_check(
         quiet()
     report = check(
         model, endpoint, base=base, tokenizer=tokenizer, options=opened, data=data, count=count,
-        strength=not no_strength, longest=longest, spec=spec, say=str if deliver.quiet else say,
+        strength=not no_strength, longest=longest, spec=spec, say=speaker(quiet=deliver.quiet),
     )  # fmt: skip
     return deliver(report)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from truetune.cli.output import console
+from truetune.cli.helping import Command
+from truetune.cli.output import console, emit, form_options, quiet_option
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,20 +20,23 @@ if TYPE_CHECKING:
 RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
 
 
-@click.command(short_help="Write a commented truetune.yaml for `truetune train`.")
+@click.command(cls=Command, short_help="Write a commented truetune.yaml for `truetune train`.")
 @click.argument("file", default="truetune.yaml", metavar="[FILE]")
 @click.option("--recipe", type=click.Choice(RECIPES), help="What is trained, and how; else what the rows are for.")
 @click.option("--model", metavar="DIR", help="Folder of the model, or its name in the local hub cache.")
 @click.option("-t", "--tokenizer", metavar="DIR", help="Folder of the tokenizer, where it is not the model's.")
 @click.option("--data", multiple=True, metavar="PATH", help="Training data: files, folders, globs. Repeatable.")
 @click.option("--eval-data", multiple=True, metavar="PATH", help="Rows to evaluate on. Repeatable.")
-@click.option("-o", "--out", metavar="DIR", help="Folder for what the run writes (default: outputs).")
+@click.option("-o", "--output", "out", metavar="DIR", help="Folder for what the run writes (default: outputs).")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--schema", metavar="FILE", help="Write only the JSON schema of the settings, for editors (-: print it).")
+@form_options()
+@quiet_option
 def init(
     file: str, recipe: str | None, model: str | None, tokenizer: str | None, data: tuple[str, ...],
-    eval_data: tuple[str, ...], out: str | None, yes: bool, force: bool, schema: str | None,
+    eval_data: tuple[str, ...], out: str | None, yes: bool, force: bool, schema: str | None, output_format: str,
+    quiet: bool,
 ) -> int:  # fmt: skip
     """Write FILE (truetune.yaml): settings for `truetune train`, each with a line on what it means.
 
@@ -63,7 +67,13 @@ def init(
     start = _start(_asked(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask)
     _put(path, written(start, path.parent, schemas.NAME))
     _put(path.with_name(schemas.NAME), schemas.text())
-    _tell(start, path)
+    if output_format == "json":
+        emit("init", {"file": str(path), "schema_file": str(path.with_name(schemas.NAME)), "recipe": start.name,
+                      "found": start.lines, "notes": start.notes})  # fmt: skip
+    elif quiet:
+        click.echo(path)
+    else:
+        _tell(start, path)
     return 0
 
 

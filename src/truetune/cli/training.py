@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
-from truetune.cli.output import console
-from truetune.errors import TruetuneError, UsageError
+from truetune.cli.helping import Command
+from truetune.cli.output import console, emit, form_options, quiet_option
+from truetune.errors import FindingsError, TruetuneError, UsageError
 
 RANK = int(os.environ.get("RANK") or 0)
 """Which process of a run this is"""
@@ -21,9 +22,11 @@ SAME = 3
 """Seconds in which a launcher ends this process, where the first one has failed too and has said why"""
 
 
-@click.command(short_help="Train: SFT, LoRA, DPO, ORPO, KTO, checked before and watched meanwhile.")
+@click.command(cls=Command, short_help="Train (SFT, LoRA, DPO, ORPO, KTO), checked and watched.")
 @click.argument("settings", metavar="SETTINGS")
-@click.option("-o", "--out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./outputs.")
+@click.option(
+    "-o", "--output", "out", metavar="DIR", help="Folder of the run; else training.output_dir, else ./outputs."
+)
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
               help="A setting over those of SETTINGS: --set training.learning_rate=1e-4. Repeatable.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Train in spite of findings; the record says so.")
@@ -33,11 +36,14 @@ SAME = 3
 @click.option("--fit", is_flag=True, help="Change settings until the run goes into the GPU's memory, and say which.")
 @click.option("--gpu", metavar="SIZE", help="Memory of one GPU, where it is not this machine's: 24GB.")
 @click.option("--launch", type=click.IntRange(min=1), metavar="N", help="Train in N processes, one a GPU.")
-@click.option("--config-file", metavar="FILE", help="accelerate's, for --launch: FSDP, DeepSpeed (docs/devices.md).")
-@click.option("-q", "--quiet", is_flag=True, help="Print the folder alone.")
+@click.option("--accelerate-config", "config_file", metavar="FILE",
+              help="accelerate's own file, for --launch: FSDP, DeepSpeed.")  # fmt: skip
+@form_options()
+@quiet_option
 def train(
     settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool,
-    stop_on: str | None, fit: bool, gpu: str | None, launch: int | None, config_file: str | None, quiet: bool,
+    stop_on: str | None, fit: bool, gpu: str | None, launch: int | None, config_file: str | None, output_format: str,
+    quiet: bool,
 ) -> int:  # fmt: skip
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
@@ -51,22 +57,42 @@ def train(
       truetune train truetune.yaml --launch 2
     """
     if launch is not None:
+        if output_format == "json":
+            raise UsageError("--json and --launch exclude each other")
         return _launched(launch, config_file)
     if config_file is not None:
-        raise UsageError(f"--config-file {config_file} is for several processes: add --launch N")
+        raise UsageError(f"--accelerate-config {config_file} is for several processes: add --launch N")
     import truetune
     from truetune.cli.planning import nested
+    from truetune.report.as_json import findings_json
     from truetune.report.training import Terminal
     from truetune.spec.files import merged
 
     over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     listener = Terminal(console(err=True), quiet=quiet)
-    with _one_of_several(), _calmly():
+    machine = output_format == "json" and RANK == 0
+    with _one_of_several(), _calmly(), _refused(machine):
         done = truetune.train(settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over)
-    if RANK == 0:
+    if machine:
+        emit("train", {"folder": done.folder, "steps": done.steps, "loss": done.loss, "seconds": done.seconds,
+                       "failed": done.failed, "findings": findings_json(done.findings)})  # fmt: skip
+    elif RANK == 0:
         click.echo(done.folder)
     return int(done.failed)
+
+
+@contextmanager
+def _refused(machine: bool) -> Iterator[None]:
+    """For a `machine`, the findings that keep a run from its first step, as JSON."""
+    try:
+        yield
+    except FindingsError as error:
+        if machine:
+            from truetune.report.as_json import findings_json
+
+            emit("train", {"folder": None, "failed": True, "findings": findings_json(error.findings)})
+        raise
 
 
 @contextmanager
@@ -107,7 +133,7 @@ def _launched(processes: int, config_file: str | None) -> int:
     given = [
         _spelled(param, value)
         for param in context.command.params
-        if param.name not in ("launch", "config_file") and (value := context.params[param.name or ""])
+        if param.name not in ("launch", "config_file", "output_format") and (value := context.params[param.name or ""])
     ]
     return launch(processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as arrow
@@ -16,13 +17,38 @@ BUFFER = 1 << 18
 Row = dict[str, Any]
 
 
-def rows(source: Source, raw: IO[bytes]) -> Iterator[Row]:
-    """The rows of an open file. Raises DataError where it is none of these; pyarrow itself trusts what it reads."""
-    try:
-        for batch in _parquet(source, raw) if source.kind == "parquet" else _arrow(source, raw):
+def rows(source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS) -> Iterator[Row]:
+    """The rows of an open file, or of one of its `parts`; `at_once` of them are held as Python's objects.
+
+    Raises DataError where it is none of these; pyarrow itself trusts what it reads.
+    """
+    with _readable(source):
+        found = _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
+        for batch in found:
             batch.validate(full=True)
-            for start in range(0, batch.num_rows, ROWS):
-                yield from _rows(batch.slice(start, ROWS))
+            for start in range(0, batch.num_rows, at_once):
+                yield from _rows(batch.slice(start, at_once))
+
+
+def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
+    """How many rows each part holds that can be read by itself: a row group of Parquet, a batch of Arrow's file form.
+
+    Nothing where the file can only be read from its start. Raises DataError.
+    """
+    with _readable(source):
+        if source.path.suffix.lower() in PACKED:
+            return
+        if source.kind == "parquet":
+            about = parquet.ParquetFile(raw).metadata
+            yield from (about.row_group(i).num_rows for i in range(about.num_row_groups))
+        elif not _is_stream(source, raw):
+            yield from (batch.num_rows for batch in _arrow(source, raw))
+
+
+@contextmanager
+def _readable(source: Source) -> Iterator[None]:
+    try:
+        yield
     except (arrow.ArrowException, UnicodeDecodeError) as error:
         kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
         raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
@@ -30,20 +56,24 @@ def rows(source: Source, raw: IO[bytes]) -> Iterator[Row]:
         raise DataError(f"{source.path}: speaks of more bytes than there is memory; is the file whole?") from None
 
 
-def _parquet(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+def _parquet(source: Source, raw: IO[bytes], part: int | None, at_once: int) -> Iterator[Any]:
     """Page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it."""
     file = parquet.ParquetFile(_seekable(source, raw), buffer_size=BUFFER, pre_buffer=False)
-    yield from file.iter_batches(batch_size=ROWS)
+    yield from file.iter_batches(batch_size=at_once, row_groups=None if part is None else [part])
 
 
-def _arrow(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+def _arrow(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """`datasets` writes streams, Feather is the form with a footer."""
-    if unpacked(raw, source.path).read(6) != b"ARROW1":
+    if _is_stream(source, raw):
         yield from arrow.ipc.open_stream(unpacked(raw, source.path))
         return
     file = arrow.ipc.open_file(_seekable(source, raw))
-    for i in range(file.num_record_batches):
+    for i in range(file.num_record_batches) if part is None else (part,):
         yield file.get_batch(i)
+
+
+def _is_stream(source: Source, raw: IO[bytes]) -> bool:
+    return unpacked(raw, source.path).read(6) != b"ARROW1"
 
 
 def _seekable(source: Source, raw: IO[bytes]) -> Any:

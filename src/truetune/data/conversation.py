@@ -57,6 +57,8 @@ class Conversation:
     """KTO's verdict."""
     scores: tuple[float, float] | None = None
     """What the row itself says that the chosen and the rejected side are worth, where it has columns for that."""
+    group: str | None = None
+    """What a column of the row (`source`, `dataset`, ...) says that it is one of"""
     unused: tuple[str, ...] = ()
     """Columns that hold something and reach neither prompt nor answer."""
     problems: tuple[Problem, ...] = ()

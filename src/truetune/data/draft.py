@@ -10,6 +10,9 @@ from truetune.data.json_text import parsed
 from truetune.data.messages import is_messages
 from truetune.spec.run import Format
 
+GROUPS = ("source", "dataset", "dataset_name", "data_source", "subset", "origin", "domain", "category", "task")
+"""Columns that say where a row is from, the most telling first"""
+
 
 class Draft:
     """A row that is becoming a Conversation: notes which columns are taken and what is odd."""
@@ -78,10 +81,17 @@ class Draft:
         row.tools = self.structure("tools", list)
         row.documents = self.structure("documents", list)
         row.template_kwargs = self.structure("chat_template_kwargs", dict) or {}
-        row.unused = self.unused()
+        row.group, row.unused = self.group(), self.unused()
 
     def plain(self, **texts: Any) -> Conversation:
-        return Conversation(self.origin, self.format, **texts, unused=self.unused(), problems=tuple(self.problems))
+        return Conversation(
+            self.origin, self.format, **texts, group=self.group(), unused=self.unused(), problems=tuple(self.problems)
+        )
+
+    def group(self) -> str | None:
+        """What the row says that it is one of."""
+        names = (name for name in GROUPS if isinstance(self.row.get(name), str) and name not in self.taken)
+        return next((self.row[name][:80] for name in names), None)
 
     def unused(self) -> tuple[str, ...]:
         return tuple(

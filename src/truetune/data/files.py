@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import difflib
 import glob
 import gzip
 import json
@@ -15,6 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from truetune.data.remote import Place, Remote, place
 from truetune.errors import DataError
+from truetune.spec.near import near_path
 
 KINDS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv",
@@ -144,10 +144,8 @@ def _described(path: Place, key: str) -> list[Any]:
 def _near(name: str, path: Place) -> str:
     if isinstance(path, Remote):
         return ""
-    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, siblings, n=1)
-    if near:
-        return f"; did you mean {path.parent / near[0]}?"
+    if hint := near_path(path):
+        return hint
     of_the_hub = len(path.parts) == 2 and not path.parent.exists() and _kind_by_name(path) is None
     if of_the_hub:
         return "; for a data set of the hub or the web, download it first (truetune does not use the network)"

@@ -47,16 +47,22 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
     with open_raw(source.path) as raw:
         cuts = source.kind == "jsonl" and source.path.suffix.lower() not in PACKED and not is_array(source.path, raw)
         raw.seek(0)
-        start, line = 0, 1
-        for block in _blocks(raw, size if cuts else BLOCK, cuts):
+        for stretch, block in stretches(raw, size) if cuts else ((None, block) for block in _blocks(raw, BLOCK, False)):
             digest.update(block)
             if progress is not None:
                 progress(len(block))
-            if cuts:
-                count, rows = _count(block)
-                found.append(Stretch(start, start + len(block), line, rows))
-                start, line = start + len(block), line + count
+            if stretch is not None:
+                found.append(stretch)
     return Scan(digest.hexdigest(), tuple(found))
+
+
+def stretches(lines: IO[bytes], size: int) -> Iterator[tuple[Stretch, bytes]]:
+    """A stream of lines cut into stretches of about `size` bytes, each with its bytes."""
+    start, line = 0, 1
+    for block in _blocks(lines, size, True):
+        count, rows = _count(block)
+        yield Stretch(start, start + len(block), line, rows), block
+        start, line = start + len(block), line + count
 
 
 def one_by_one(sources: Sequence[Source], size: int, progress: Callable[[int], None]) -> list[Scan]:

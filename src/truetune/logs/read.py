@@ -13,6 +13,7 @@ from truetune.logs.events import read_events
 from truetune.logs.log import RunLog, checkpoint_step
 from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, read_printed, read_state
 from truetune.logs.wandb_run import read_wandb
+from truetune.spec.near import near_path
 
 STATE = "trainer_state.json"
 LOOKED_FOR = (
@@ -59,7 +60,7 @@ def read_run(path: str | PathLike[str]) -> RunLog:
             return _of_file(where)
     except OSError as error:
         raise DataError(f"{where}: it can't be read ({error.strerror or error})") from None
-    raise DataError(f"{where}: there is no such file or folder; the folder of a run was expected")
+    raise DataError(f"{where}: there is no such file or folder; the folder of a run was expected{near_path(where)}")
 
 
 def is_run(path: str | PathLike[str]) -> bool:

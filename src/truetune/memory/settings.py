@@ -113,7 +113,7 @@ def resolve(
     training, other, notes = run.spec.training, flat(run.spec.training.other), list(architecture.notes)
     if (length := length or run.spec.max_length or run.limit) is None:
         length = LENGTH
-        notes.append(f"no max_length is set; {LENGTH:,} tokens are assumed (--length)")
+        notes.append(f"no max_length is set; {LENGTH:,} tokens are assumed (--max-length)")
     if training.per_device_train_batch_size is None:
         notes.append(f"no batch size is set; {BATCH} rows on each GPU are assumed, the default of transformers")
     if training.method in ("grpo", "ppo"):

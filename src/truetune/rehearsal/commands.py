@@ -10,6 +10,7 @@ from pathlib import Path
 from truetune.errors import UsageError
 from truetune.spec.config import Config
 from truetune.spec.kind import NAMES, recognise
+from truetune.spec.near import near_path
 from truetune.spec.stacks import read_config
 
 TOOLS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
@@ -28,7 +29,7 @@ def command_of(target: Sequence[str], work: Path) -> list[str]:
     if others:
         raise UsageError(f"{' '.join(others)} stands behind {path}: options of truetune go before it")
     if not Path(path).is_file():
-        raise UsageError(f"{path}: no such file")
+        raise UsageError(f"{path}: no such file{near_path(path)}")
     kind = recognise(path)[0]
     if kind == "truetune":
         from truetune.rehearsal.own import prepared

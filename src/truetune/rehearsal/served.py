@@ -17,7 +17,7 @@ def server_of(url: str, model: str | None = None) -> Server:
     try:
         return http.server_of(url, model)
     except UsageError as error:
-        raise UsageError(f"--serve: {error}") from None
+        raise UsageError(f"--endpoint: {error}") from None
 
 
 def ask(record: Record, server: Server) -> None:
@@ -37,7 +37,7 @@ def ask(record: Record, server: Server) -> None:
             refused.append(made if isinstance(made, str) else "it tells neither ids nor their number")
     if refused and not prompts:
         raise UsageError(f"{server.root} tells no prompt of a chat ({refused[0]}): expected vLLM, SGLang, llama.cpp's "
-                         "server, or any other with /v1/chat/completions, which may need --serve-model")  # fmt: skip
+                         "server, or any other with /v1/chat/completions, which may need --served-model")  # fmt: skip
     found["served"] = {"url": server.root, "prompts": prompts}
     record.facts["notes"] += list(_notes(server, prompts, refused))
 

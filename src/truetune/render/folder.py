@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from truetune.errors import TokenizerError
+from truetune.spec.near import near_path
 
 OF_TOKENIZER = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
@@ -38,10 +38,7 @@ def locate(name: str) -> Path:
     cached = _cached(name)
     if cached is not None:
         return cached
-    siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, siblings, n=1)
-    hint = f"; did you mean {path.parent / near[0]}?" if near else ""
-    raise TokenizerError(f"{name}: no such folder, and no model of that name in the local hub cache{hint}")
+    raise TokenizerError(f"{name}: no such folder, and no model of that name in the local hub cache{near_path(path)}")
 
 
 def _cached(name: str) -> Path | None:

@@ -17,6 +17,7 @@ from truetune.render.stops import stops
 from truetune.render.template import Template
 from truetune.render.tokenizer import Special, Stop, Tokenizer, load
 from truetune.render.traced import parts
+from truetune.spec.near import near, near_path
 from truetune.spec.run import RunSpec
 
 QUESTION = "Where is the lighthouse?"
@@ -128,7 +129,10 @@ def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
         source, tools = Path(spec.template).read_text(encoding="utf-8"), None
     else:
         names = ", ".join(sorted(templates)) or "none"
-        raise SpecError(f"--template {spec.template}: no such file, and no template of {tokenizer.folder} ({names})")
+        hint = near(spec.template, templates) or near_path(spec.template)
+        raise SpecError(
+            f"--template {spec.template}: no such file, and no template of {tokenizer.folder} ({names}){hint}"
+        )
     return Probes(
         tokenizer,
         spec,

@@ -24,10 +24,12 @@ SCHEMA = "truetune.report/1"
 def to_json(report: Report) -> str:
     """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding.
 
-    Each of `views` stands on one line."""
+    Each of `views` stands on one line, and each part of `data`."""
     value = as_dict(report)
-    lines = ",".join(f"\n    {json.dumps(view)}" for view in value.pop("views"))
-    return json.dumps(value, indent=2).removesuffix("\n}") + f',\n  "views": [{lines}\n  ]\n}}'
+    rows = ",".join(f"\n    {json.dumps(view)}" for view in value.pop("views"))
+    figures = ",".join(f"\n    {json.dumps(name)}: {json.dumps(part)}" for name, part in value.pop("data", {}).items())
+    data = f',\n  "data": {{{figures}\n  }}' if figures else ""
+    return json.dumps(value, indent=2).removesuffix("\n}") + f'{data},\n  "views": [{rows}\n  ]\n}}'
 
 
 @singledispatch
@@ -83,6 +85,7 @@ def _learned(report: DataReport) -> dict[str, Any]:
             "lost_tokens": lengths.lost_tokens,
             "lost_supervised": lengths.lost_supervised,
         },
+        "data": report.data,
     }
 
 
@@ -100,6 +103,7 @@ def _audited(report: AuditReport) -> dict[str, Any]:
                 "line": sample.line,
                 "side": sample.side,
                 "placed_by": sample.placed_by,
+                "places": len(sample.ids),
                 "tokens": int((~sample.padding).sum()),
                 "supervised": int(sample.supervised.sum()),
                 "documents": int(sample.documents.max(initial=-1)) + 1,
@@ -168,4 +172,5 @@ def _case(case: Case) -> dict[str, Any]:
         "column": case.column,
         "row": origin.row if origin else None,
         "turn": case.turn,
+        "token": case.token,
     }

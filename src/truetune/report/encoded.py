@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 
 from truetune.encoding.layout import DATA
 from truetune.encoding.run import Encoded, Estimate
+from truetune.report.as_json import ledger_json
 from truetune.report.terminal import ledger_table
 from truetune.report.text import many, share, visible
 
@@ -27,6 +30,24 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
     console.print(ledger_table(encoded.ledger))
     for notice in encoded.manifest["notices"]:
         _say(console, f"note: {notice}")
+
+
+def encoded_json(encoded: Encoded) -> dict[str, Any]:
+    """What was written, as plain values."""
+    return {
+        "folder": str(encoded.folder), "reused": encoded.reused, "counts": encoded.counts,
+        "ledger": ledger_json(encoded.ledger), "files": [shard["file"] for shard in encoded.manifest["shards"]],
+        "notices": encoded.manifest["notices"], "seconds": encoded.seconds,
+    }  # fmt: skip
+
+
+def estimate_json(estimate: Estimate) -> dict[str, Any]:
+    """What a run would write, as plain values."""
+    return {
+        "folder": str(estimate.folder), "reused": estimate.reused, "rows": estimate.rows,
+        "documents": estimate.documents, "tokens": estimate.tokens, "ledger": ledger_json(estimate.ledger),
+        "tokens_of_all": estimate.whole, "problems": estimate.problems,
+    }  # fmt: skip
 
 
 def render_estimate(estimate: Estimate, console: Console) -> None:

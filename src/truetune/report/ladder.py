@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from truetune.serving.ladder import Ladder, Rung
 
 
-def render_ladder(ladder: Ladder, console: Console) -> None:
-    """A line for each rung, and what lost the effect."""
+def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> None:
+    """A line for each rung, and what lost the effect; `quiet`: that alone."""
+    if not quiet:
+        _rungs(ladder, console)
+    _end(ladder, console)
+
+
+def _rungs(ladder: Ladder, console: Console) -> None:
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
     _say(console, f"{many(ladder.prompts, 'prompt')}, {many(ladder.places, 'token')}; the adapter changes their "
                   f"log-probabilities by {size:.3g} nats (root mean square)")  # fmt: skip
@@ -29,6 +35,9 @@ def render_ladder(ladder: Ladder, console: Console) -> None:
     for rung in ladder.rungs:
         if rung.note:
             _say(console, f"{rung.name}: {rung.note}", "dim")
+
+
+def _end(ladder: Ladder, console: Console) -> None:
     culprit = ladder.culprit
     if culprit is None and ladder.unmeasured:
         names = ", ".join(rung.name for rung in ladder.unmeasured)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from truetune.report.as_json import findings_json
 from truetune.report.text import many, visible
 
 if TYPE_CHECKING:
@@ -38,6 +40,38 @@ def render_exported(made: Exported, console: Console) -> None:
     for text in made.faults:
         _say(console, f"lost: {text}", "bold red")
     _end(made.failed, str(made.path), made.seconds, console)
+
+
+def merged_facts(merged: Merged) -> tuple[tuple[str, str], ...]:
+    """Short facts on it, by name."""
+    kept, proof = merged.manifest.merged, merged.proof
+    facts = {"adapter": str(merged.adapter), "base": str(merged.base), "dtype": merged.dtype}
+    facts |= {"kept of the adapter's change": f"{kept.kept:.1%}"} if kept is not None else {}
+    facts |= {"proof": "; ".join(proof.faults) or "holds"} if proof is not None else {}
+    return tuple(facts.items())
+
+
+def merged_json(merged: Merged) -> dict[str, Any]:
+    """A merge as plain values."""
+    kept = merged.manifest.merged
+    return {
+        "folder": str(merged.folder), "adapter": str(merged.adapter), "base": str(merged.base), "dtype": merged.dtype,
+        "kept": None if kept is None else kept._asdict(), "proof": _proof_json(merged.proof), "notes": merged.notes,
+        "reused": merged.reused, "findings": findings_json(merged.findings), "failed": merged.failed,
+        "seconds": merged.seconds,
+    }  # fmt: skip
+
+
+def exported_json(made: Exported) -> dict[str, Any]:
+    """An export as plain values."""
+    return {
+        "path": str(made.path), "facts": dict(made.facts), "faults": made.faults, "notes": made.notes,
+        "proof": _proof_json(made.proof), "failed": made.failed, "seconds": made.seconds,
+    }  # fmt: skip
+
+
+def _proof_json(proof: Proof | None) -> dict[str, Any] | None:
+    return None if proof is None else asdict(proof) | {"faults": proof.faults}
 
 
 def render_proof(proof: Proof | None, console: Console) -> None:

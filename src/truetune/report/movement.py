@@ -16,12 +16,33 @@ from rich.text import Text
 
 from truetune.checkpoint.movement import Kept, Manifest, Movement, total
 from truetune.checks.movement import MovementReport
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import as_dict, report_dict
+from truetune.report.terminal import draw_more
 from truetune.report.text import many, visible
 
 SCHEMA = "truetune.movement/1"
 MOST = 10
 """Rows of an embedding that are named"""
+
+
+@draw_more.register
+def _draw(report: MovementReport, console: Console, verbose: bool) -> None:
+    render_movement(report.manifest, console)
+
+
+@as_dict.register
+def movement_json(report: MovementReport) -> dict[str, Any]:
+    """The manifest with its findings, schema `truetune.movement/1`."""
+    found = report.manifest
+    tensors = [
+        {"name": t.name, "kind": t.kind, "dtype": t.dtype, "shape": list(t.shape), "values": t.values,
+         "identical": t.same, "change": _number(t.change), "rows": _rows_json(found, t), "merged": kept_json(t.merged)}
+        for t in found.tensors
+    ]  # fmt: skip
+    return {
+        **report_dict(report), "schema": SCHEMA, "merged": kept_json(found.merged), "tensors": tensors,
+        "not_compared": list(found.left_out),
+    }  # fmt: skip
 
 
 def render_movement(found: Manifest, console: Console) -> None:
@@ -51,20 +72,6 @@ def kinds_table(found: Manifest) -> Table:
             cells += [_percent(kept.kept), _percent(max(0.0, 1 - kept.best))] if kept else ["", ""]
         table.add_row(Text(visible(kind.removesuffix(".weight")), style="red" if same == 1 else ""), *cells)
     return table
-
-
-def movement_json(report: MovementReport) -> dict[str, Any]:
-    """The manifest with its findings, schema `truetune.movement/1`."""
-    found = report.manifest
-    tensors = [
-        {"name": t.name, "kind": t.kind, "dtype": t.dtype, "shape": list(t.shape), "values": t.values,
-         "identical": t.same, "change": _number(t.change), "rows": _rows_json(found, t), "merged": kept_json(t.merged)}
-        for t in found.tensors
-    ]  # fmt: skip
-    return {
-        **as_dict(report), "schema": SCHEMA, "merged": kept_json(found.merged), "tensors": tensors,
-        "not_compared": list(found.left_out),
-    }  # fmt: skip
 
 
 def kept_json(kept: Kept | None) -> dict[str, Any] | None:

@@ -21,12 +21,14 @@ SAID: dict[Verdict, str] = {
 }
 
 
-def render_plan(plan: Plan, console: Console) -> None:
-    """Draw what is trained, the moments of a step, the verdict and the remedies."""
+def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
+    """Draw what is trained, the moments of a step, the verdict and the remedies; `quiet`: the verdict alone."""
+    verdict, style = _verdict(plan)
+    if quiet:
+        return _say(console, verdict, style)
     for line in _head(plan):
         _say(console, line)
     console.print(moments_table(plan))
-    verdict, style = _verdict(plan)
     _say(console, verdict, style)
     for number, remedy in enumerate(plan.remedies, 1):
         for line in _remedy(number, remedy):

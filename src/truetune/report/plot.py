@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.text import visible
+from truetune.report.ticks import label, log_ticks, ticks
 
 ROWS = 8
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -19,8 +21,13 @@ DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 POINTS = {True: "⠒○×+", False: "*ox+"}
 """What series are drawn with; with Unicode the first is a line of braille dots."""
 COLOURS = ("cyan", "magenta", "yellow", "green")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 190, 56, 12, 24, 34
-DASHES = ("", "6 3", "2 3", "8 3 2 3")
+HEIGHT, WIDE, HIGH = 150, 2000, 1000
+"""Pixels of a plot; units of its lines, which are stretched"""
+DASHES = ("", "7 4", "2 4", "9 4 2 4")
+LINES = 8
+"""Colours of lines: classes `line-0` to `line-7`"""
+DOTTED = 16
+"""Up to so many points of a line are dots, too"""
 
 
 class Axes(NamedTuple):
@@ -166,76 +173,135 @@ def _short(text: str, width: int, unicode: bool) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an inline SVG in the colour of the text around it, so that it fits light and dark pages.
+    """The figure with its title and legend, as wide as its place: HTML around an inline SVG, in the colour of the text
+    around it, so that it fits light and dark pages.
 
-    Classes: `figure`, `line line-N`, `mark`, `axis`.
+    Classes: `figure`, `plot`, `line line-N`, `mark`, `axis`.
     """
-    frame = axes(figure)
-    parts = [
-        f'<svg class="figure" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_safe(figure.title)}" '
-        'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">',
-        f"<title>{_safe(figure.title)}</title>",
-        f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" stroke="currentColor" '
-        'stroke-opacity=".4"/>',
-    ]
-    parts += [_text(LEFT - 6, _down(share) + 4, frame.label(share), "end") for share in (0.0, 0.5, 1.0)]
-    bottom = HEIGHT - BOTTOM + 14
-    parts.append(_text(LEFT, bottom, f"{frame.left:,.10g}", "start"))
-    parts.append(_text(WIDTH - RIGHT, bottom, f"{frame.right:,.10g}", "end"))
-    parts += [_mark(mark, frame) for mark in figure.marks if math.isfinite(mark.x)]
-    parts += [_line(series, frame, number) for number, series in enumerate(figure.series)]
-    parts.append(_legend(figure))
-    return "".join(parts) + "</svg>"
-
-
-def _line(series: Series, frame: Axes, number: int) -> str:
-    path, pen = [], "M"
-    for x, y in zip(series.x, series.y, strict=True):
-        height = frame.y(y)
-        if height is None or not math.isfinite(x):
-            pen = "M"
-            continue
-        path.append(f"{pen}{_across(frame.x(x)):.1f} {_down(height):.1f}")
-        pen = "L"
+    legend = "".join(
+        f'<span class="c-entry">{key(number)} {_safe(line.name)}</span> ' for number, line in enumerate(figure.series)
+    )
+    several = f'<span class="c-legend">{legend}</span>' if len(figure.series) > 1 else ""
     return (
-        f'<path class="line line-{number}" d="{"".join(path)}" fill="none" stroke="currentColor" stroke-width="1.5" '
-        f'stroke-linejoin="round" stroke-linecap="round" stroke-dasharray="{DASHES[number % len(DASHES)]}"/>'
+        f'<figure class="figure"><figcaption><b>{_safe(figure.title)}</b> {several}</figcaption>'
+        f"{plot(figure, room(axes(figure)))}</figure>"
     )
 
 
-def _mark(mark: Mark, frame: Axes) -> str:
-    x = _across(frame.x(mark.x))
-    anchor = "start" if x < WIDTH / 4 else "end" if x > 3 * WIDTH / 4 else "middle"
+def room(frame: Axes) -> Axes:
+    """With some room above and below."""
+    more = (frame.high / 2 - frame.low / 2) * 0.08
+    low, high = frame.low - more, frame.high + more
+    return frame._replace(low=low, high=high) if math.isfinite(high - low) else frame
+
+
+def key(number: int, dash: str | None = None) -> str:
+    """How a line is drawn, for a legend."""
+    dash = DASHES[number % len(DASHES)] if dash is None else dash
     return (
-        f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="currentColor" '
-        'stroke-opacity=".5" stroke-dasharray="3 3"/>'
-    ) + _text(x, HEIGHT - 6, f"{mark.label} {mark.x:,.10g}", anchor)
+        '<svg class="c-key" width="22" height="8" viewBox="0 0 22 8" aria-hidden="true">'
+        f'<path class="line line-{number % LINES}" d="M1 4h20" stroke="currentColor" stroke-width="2" '
+        f'stroke-dasharray="{dash}"/></svg>'
+    )
 
 
-def _legend(figure: Figure) -> str:
-    parts, x = [_text(LEFT, 14, figure.title, "start", weight="600")], LEFT + 8.0 * len(figure.title) + 16
-    if len(figure.series) > 1:
-        for number, series in enumerate(figure.series):
-            parts.append(
-                f'<path class="line line-{number}" d="M{x:.1f} 10h22" stroke="currentColor" stroke-width="1.5" '
-                f'stroke-dasharray="{DASHES[number % len(DASHES)]}"/>'
-            )
-            parts.append(_text(x + 27, 14, series.name, "start"))
-            x += 45 + 7.0 * len(series.name)
-    return "".join(parts)
+def plot(figure: Figure, frame: Axes, numbers: Sequence[int] | None = None, dashes: Sequence[str] | None = None) -> str:
+    """The figure alone; `numbers` and `dashes` are the colours and dashes of its lines, else they are counted."""
+    numbers = range(len(figure.series)) if numbers is None else numbers
+    dashes = [DASHES[number % len(DASHES)] for number in numbers] if dashes is None else dashes
+    marks = sorted((mark for mark in figure.marks if math.isfinite(mark.x)), key=lambda mark: mark.x)
+    lines = (
+        _line(series, frame, number, dash) for series, number, dash in zip(figure.series, numbers, dashes, strict=True)
+    )
+    return (
+        f'<svg class="plot" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
+        f'aria-label="{_safe(figure.title)}" font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
+        f'<g class="ticks-y">{"".join(_across(*tick) for tick in marks_y(frame))}</g>'
+        f'<g class="ticks-x">{"".join(_up(*tick) for tick in marks_x(frame))}</g>'
+        f"{''.join(_mark(mark, frame, place % 2) for place, mark in enumerate(marks))}"
+        f'<svg class="lines" width="100%" height="100%" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
+        f'overflow="visible">{"".join(lines)}</svg></svg>'
+    )
 
 
-def _text(x: float, y: float, text: str, anchor: str, weight: str = "400") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{_safe(text)}</text>'
+def marks_y(frame: Axes) -> list[tuple[float, str]]:
+    """(share of the height from above in per cent, label) of round values."""
+    if frame.log:
+        return [(_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}") for v in log_ticks(frame.low, frame.high)]
+    values = ticks(frame.low, frame.high, 4)
+    step = values[1] - values[0] if len(values) > 2 else 0.0
+    return [(_per_cent(1 - (frame.y(v) or 0.0)), label(v, step)) for v in values]
+
+
+def marks_x(frame: Axes) -> list[tuple[float, str]]:
+    """(share of the width in per cent, label) of round values."""
+    values = ticks(frame.left, frame.right, 5, whole=frame.right - frame.left > 2)
+    step = values[1] - values[0] if len(values) > 2 else 0.0
+    return [(_per_cent(frame.x(v)), label(v, step)) for v in values]
+
+
+def path(series: Series, frame: Axes) -> str:
+    """The lines between neighbours that are numbers, in whole units of WIDE and HIGH."""
+    made, last = list[str](), None
+    for here in _places(series, frame):
+        if here is not None:
+            made.append(f"M{here[0]} {here[1]}h0" if last is None else f"l{here[0] - last[0]} {here[1] - last[1]}")
+        last = here
+    return "".join(made)
+
+
+def dots(series: Series, frame: Axes) -> str:
+    """A dot at each point where they are few."""
+    places = [place for place in _places(series, frame) if place is not None]
+    return "".join(f"M{x} {y}h0" for x, y in places) if len(places) <= DOTTED else ""
+
+
+def _places(series: Series, frame: Axes) -> Iterator[tuple[int, int] | None]:
+    for x, y in zip(series.x, series.y, strict=True):
+        height = frame.y(y)
+        known = height is not None and math.isfinite(x)
+        yield (round(frame.x(x) * WIDE), round((1 - (height or 0.0)) * HIGH)) if known else None
+
+
+def _line(series: Series, frame: Axes, number: int, dash: str) -> str:
+    drawn = (
+        'fill="none" stroke="currentColor" stroke-linejoin="round" stroke-linecap="round" '
+        'vector-effect="non-scaling-stroke"/>'
+    )
+    return (
+        f'<path class="line line-{number % LINES}" d="{path(series, frame)}" stroke-width="1.5" '
+        f'stroke-dasharray="{dash}" {drawn}<path class="dots line-{number % LINES}" d="{dots(series, frame)}" '
+        f'stroke-width="5" {drawn}'
+    )
+
+
+def _across(share: float, text: str) -> str:
+    return (
+        f'<line x1="0" x2="100%" y1="{share}%" y2="{share}%" stroke="currentColor" stroke-opacity=".15"/>'
+        f'<text class="axis" x="-6" y="{share}%" dy="4" text-anchor="end">{_safe(text)}</text>'
+    )
+
+
+def _up(share: float, text: str) -> str:
+    return (
+        f'<line x1="{share}%" x2="{share}%" y1="100%" y2="100%" stroke="currentColor"/>'
+        f'<text class="axis" x="{share}%" y="100%" dy="15" text-anchor="middle">{_safe(text)}</text>'
+    )
+
+
+def _mark(mark: Mark, frame: Axes, row: int) -> str:
+    share = _per_cent(frame.x(mark.x))
+    anchor = "start" if share < 25 else "end" if share > 75 else "middle"
+    return (
+        f'<line class="mark" x1="{share}%" x2="{share}%" y1="0" y2="100%" stroke="currentColor" stroke-opacity=".5" '
+        f'stroke-dasharray="3 3"/><text x="{share}%" y="0" dy="{-4 - 12 * row}" text-anchor="{anchor}">'
+        f"{_safe(mark.label)} {mark.x:,.10g}</text>"
+    )
 
 
 def _safe(text: str) -> str:
     return escape(visible(text[:200]))
 
 
-def _across(share: float) -> float:
-    return LEFT + share * (WIDTH - LEFT - RIGHT)
-
-
-def _down(share: float) -> float:
-    return TOP + (1 - share) * (HEIGHT - TOP - BOTTOM)
+def _per_cent(share: float) -> float:
+    return round(min(2.0, max(-1.0, share)) * 100, 2)

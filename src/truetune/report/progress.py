@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from truetune.checks.run import Progress as Checking
 from truetune.encoding.run import Progress as Encoding
@@ -44,6 +45,17 @@ def encoding(*, off: bool) -> Iterator[Encoding | None]:
             bar.update(task, description=now, completed=done, total=total, speed=speed)
 
         yield tell
+
+
+@contextmanager
+def waiting(*, off: bool) -> Iterator[Callable[[str], object]]:
+    """A line that says what is waited for, and is gone at the end."""
+    console = Console(stderr=True)
+    if off or not console.is_terminal:
+        yield lambda line: None
+        return
+    with console.status("") as status:
+        yield lambda line: status.update(Text(line))
 
 
 def _bar(before: ProgressColumn, after: ProgressColumn) -> Progress:

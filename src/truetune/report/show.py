@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.text import Text
 
@@ -35,6 +37,20 @@ def render_view(view: TokenView, console: Console, *, ids: bool = False, number:
     for line in legend(view).wrap(console, console.width):
         line.rstrip()
         console.print(line)
+
+
+def view_json(view: TokenView) -> dict[str, Any]:
+    """One example as plain values; bytes that are no character as in `spell`."""
+    row = view.example.row
+    columns = zip(view.ids.tolist(), view.pieces, view.source.tolist(), view.supervised.tolist(), strict=True)
+    return {
+        "file": row.origin.file, "line": row.origin.line, "row": row.origin.row, "format": row.format,
+        "turn": view.example.rendering.turn,
+        "tokens": [
+            {"id": id, "text": spell(piece), "source": Source(source).name.lower(), "supervised": supervised}
+            for id, piece, source, supervised in columns
+        ],
+    }  # fmt: skip
 
 
 def _title(view: TokenView, number: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from truetune.errors import UsageError
+from truetune.spec.near import near_path
 
 SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", "venv", "env", "build", "dist", "wandb"))
 SUFFIXES = (".py", ".ipynb")
@@ -21,7 +22,7 @@ def sources(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for name in paths:
         path = Path(name)
         if not path.exists():
-            raise UsageError(f"{name}: there is no such file or folder")
+            raise UsageError(f"{name}: there is no such file or folder{near_path(name)}")
         for file in _inside(path) if path.is_dir() else [path]:
             if (key := file.resolve()) not in seen:
                 seen.add(key)

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from truetune.errors import SpecError
+from truetune.spec.near import near_path
 from truetune.spec.run import Encoding, Learn, RunSpec, Watch
 from truetune.spec.training import Lora, Training
 
@@ -92,7 +93,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from None
+        raise SpecError(f"{path}: {error.strerror}{'' if path.exists() else near_path(path)}") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path}: not UTF-8; save it as UTF-8") from None
 

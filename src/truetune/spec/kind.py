@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from truetune.errors import SpecError, UsageError
 from truetune.spec import located
+from truetune.spec.near import near_path
 from truetune.spec.stacks import foreign, stack_of
 
 Kind = Literal[
@@ -69,7 +70,7 @@ def recognise(path: str | PathLike[str]) -> tuple[Kind, ...]:
         return found
     if where.is_file():
         return (_file(where),)
-    raise UsageError(f"{where}: no such file or folder")
+    raise UsageError(f"{where}: no such file or folder{near_path(where)}")
 
 
 def _folder(folder: Path) -> Iterator[Kind]:

@@ -19,6 +19,7 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from truetune.errors import UsageError
+from truetune.spec.near import near_path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 QUIET = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
@@ -32,7 +33,9 @@ def command(processes: int, config: str | None, arguments: Sequence[str], *, gpu
     program = ["-m", "truetune", *arguments]
     if config is not None:
         if not Path(config).is_file():
-            raise UsageError(f"{config}: no such file; `accelerate config --config_file {config}` writes one")
+            raise UsageError(
+                f"{config}: no such file{near_path(config)}; `accelerate config --config_file {config}` writes one"
+            )
         return ["accelerate", "launch", "--config_file", config, "--num_processes", str(processes), *program]
     if not gpus:
         return ["torchrun", "--standalone", "--nproc_per_node", str(processes), *program]

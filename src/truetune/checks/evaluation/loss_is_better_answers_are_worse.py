@@ -32,7 +32,7 @@ agreements:
 
 ## Fix safety
 
-There is no automatic fix: look at the answers side by side (`truetune sample --compare`), and choose checkpoints by
+There is no automatic fix: look at the answers side by side (`truetune sample --against`), and choose checkpoints by
 answers.
 
 ## References
@@ -64,7 +64,7 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
             yield self.finding(
                 f"the loss is {-change.difference:.3f} nats a token better than that of {other.name}, and the answers "
                 f"are worse ({found.measure}): {found.only_other} are right there alone, {found.only_this} here alone",
-                "look at both models' answers (truetune sample --compare), and choose checkpoints by answers",
+                "look at both models' answers (truetune sample --against), and choose checkpoints by answers",
                 evidence=[f"p = {found.p:.2g}; both are right {found.both} times, neither {found.neither}"],
                 count=found.only_other,
                 total=found.both + found.only_this + found.only_other + found.neither,

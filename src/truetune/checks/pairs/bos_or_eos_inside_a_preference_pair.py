@@ -36,6 +36,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import CONTENT
@@ -77,7 +78,8 @@ class BosOrEosInsideAPreferencePair(DataRule):
         self.found[f"{self.tokenizer.backend.id_to_token(int(side.ids[place]))} in the {name} side"] += 1
         if row.origin.row not in self.rows and len(self.cases) < MAX_CASES:
             at = int(side.starts[place])
-            self.cases.append(Case(f"{name}: {rendering.text[max(0, at - 20) : at + 40]!r}", row.origin))
+            text = f"{name}: {rendering.text[max(0, at - 20) : at + 40]!r}"
+            self.cases.append(at_token(side, place, text) if name == "chosen" else Case(text, row.origin))
         self.rows.add(row.origin.row)
 
     def _wrong(self, token: int, first: bool, behind: str) -> bool:

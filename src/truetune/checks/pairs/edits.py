@@ -10,11 +10,9 @@ Ids = NDArray[np.int32]
 
 def rest(one: Ids, other: Ids) -> tuple[Ids, Ids]:
     """Both without what they share at their beginnings and at their ends."""
-    length = min(len(one), len(other))
-    begin = _same(one[:length], other[:length])
+    begin = shared(one, other)
     one, other = one[begin:], other[begin:]
-    length = min(len(one), len(other))
-    end = _same(one[::-1][:length], other[::-1][:length])
+    end = shared(one[::-1], other[::-1])
     return one[: len(one) - end], other[: len(other) - end]
 
 
@@ -44,7 +42,8 @@ def within(one: Ids, other: Ids, most: int) -> bool:
     return False
 
 
-def _same(one: Ids, other: Ids) -> int:
-    """How many items two arrays of one length share at their beginning."""
-    differ = np.flatnonzero(one != other)
-    return int(differ[0]) if len(differ) else len(one)
+def shared(one: Ids, other: Ids) -> int:
+    """How many items both have in common at their beginning."""
+    length = min(len(one), len(other))
+    differ = np.flatnonzero(one[:length] != other[:length])
+    return int(differ[0]) if len(differ) else length

@@ -38,6 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
@@ -72,7 +73,7 @@ class PairPromptNotShared(DataRule):
             if kind:
                 self.kinds[kind] += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(text, row.origin))
+                    self.cases.append(in_row(batch, row, text))
 
     def findings(self) -> Iterator[Finding]:
         count = self.kinds.total()

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch, Example
 
@@ -54,13 +55,16 @@ class PairSideNotTerminated(DataRule):
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
-        for good, bad in zip(batch.pairs.chosen.examples, batch.pairs.rejected.examples, strict=True):
+        chosen, rejected = batch.pairs
+        for i, (good, bad) in enumerate(zip(chosen.examples, rejected.examples, strict=True)):
             ended = self._ends(good)
             if ended != self._ends(bad) and good.rendering.spans and bad.rendering.spans:
                 name, side = ("rejected", bad) if ended else ("chosen", good)
                 self.open[name] += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(f"the {name} side ends with {side.rendering.text[-40:]!r}", side.row.origin))
+                    last = int(chosen.lengths[i]) - 1 if side is good else None
+                    text = f"the {name} side ends with {side.rendering.text[-40:]!r}"
+                    self.cases.append(in_example(chosen, i, last, text))
 
     def _ends(self, example: Example) -> bool:
         rendering = example.rendering

@@ -47,11 +47,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.pairs.edits import Ids, fewest, rest, within
+from truetune.checks.pairs.edits import Ids, fewest, rest, shared, within
 from truetune.checks.pairs.sides import completions, wilson
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.similar import Grown
-from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
 ALIKE = 0.95
@@ -80,10 +80,10 @@ class PairsLackDiversity(DataRule):
         hashes = []
         for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):
             hashes.append(hash(bad.tobytes()))
-            self._compare(good, bad, chosen.examples[i].row.origin)
+            self._compare(good, bad, chosen, i)
         self.rejected.add(np.array(hashes, dtype=np.int64))
 
-    def _compare(self, good: Ids, bad: Ids, origin: Origin) -> None:
+    def _compare(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
         most = int((1 - ALIKE) * (len(good) + len(bad)))
         one, other = rest(good, bad)
         if abs(len(good) - len(bad)) > most or not (len(one) or len(other)):
@@ -100,7 +100,10 @@ class PairsLackDiversity(DataRule):
         self.alike += 1
         if len(self.cases) < MAX_CASES:
             text = f"the two sides ({len(good):,} and {len(bad):,} tokens) differ only in "
-            self.cases.append(Case(text + f"{len(one):,} and {len(other):,} tokens in a row at most", origin))
+            text += f"{len(one):,} and {len(other):,} tokens in a row at most"
+            self.cases.append(
+                in_example(chosen, i, int(chosen.contexts[i]) + min(shared(good, bad), len(good) - 1), text)
+            )
 
     def findings(self) -> Iterator[Finding]:
         compared = self.pairs - self.left_out

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.pairs.sides import completions, cut, limit_of
+from truetune.checks.places import at_answer
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
@@ -77,7 +78,7 @@ class PreferencePairsIdentical(DataRule):
             else:
                 continue
             if len(self.cases) < MAX_CASES:
-                self.cases.append(Case(text, chosen.examples[i].row.origin))
+                self.cases.append(at_answer(chosen, i, text))
 
     def findings(self) -> Iterator[Finding]:
         count = self.same + self.cut

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.pairs.priors import HARM, is_cut, refuses
 from truetune.checks.pairs.sides import Texts, texts_of, wilson
+from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -83,7 +84,7 @@ class PreferencePairsSwapped(DataRule):
                     self.against[kind] += wrong
                     if wrong and len(self.cases[kind]) < MAX_CASES:
                         said = "{} against {}".format(*row.scores) if row.scores and kind == "scores" else SAYS[kind]
-                        self.cases[kind].append(Case(said, row.origin))
+                        self.cases[kind].append(in_row(batch, row, said))
 
     def _evidence(self, row: Conversation, texts: Texts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""

@@ -40,6 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -54,7 +55,7 @@ class BoundaryTokenMerge(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        for i, (row, rendering) in enumerate(batch.examples):
+        for i, (_, rendering) in enumerate(batch.examples):
             starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
             for span in rendering.spans:
                 if not 0 < span.start < len(rendering.text):
@@ -66,7 +67,7 @@ class BoundaryTokenMerge(DataRule):
                     if len(self.cases) < MAX_CASES and at:
                         end = int(starts[at]) if at < len(starts) else len(rendering.text)
                         token = rendering.text[int(starts[at - 1]) : end]
-                        self.cases.append(Case(f"the token {token!r} spans the border", row.origin))
+                        self.cases.append(in_example(batch, i, at - 1, f"the token {token!r} spans the border"))
 
     def findings(self) -> Iterator[Finding]:
         if self.merged:

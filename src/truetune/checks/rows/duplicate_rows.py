@@ -33,6 +33,7 @@ Dropping copies is safe, unless the weight was meant.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ SAYS = {
     "normal": "are equal to an earlier row but for case, space and punctuation",
     "near": "are nearly the same as an earlier row",
 }
+LARGEST = 5
+"""Groups of copies, and rows of each, that a report names"""
 MANY = 0.02
 """Share of the rows from which copies are a warning and not a note."""
 
@@ -76,13 +79,8 @@ class DuplicateRows(DataRule):
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 2))
 
     def findings(self) -> Iterator[Finding]:
-        lines = self.lines.whole()
-        taken: set[int] = set()
-        for kind, grown in self.prints.items():
-            values = grown.whole()
-            pairs = self._pairs(kind, values)
-            mine = [(early, late) for early, late in pairs if late not in taken]
-            taken |= {late for _, late in mine}
+        lines = self.places
+        for kind, mine in self.copies.items():
             if mine:
                 yield self.finding(
                     f"{len(mine):,} of {len(lines):,} rows {SAYS[kind]}",
@@ -95,6 +93,39 @@ class DuplicateRows(DataRule):
                     count=len(mine),
                     total=len(lines),
                 )
+
+    def told(self) -> dict[str, Any]:
+        first: dict[int, int] = {}
+        groups: dict[int, list[int]] = {}
+        for early, late in sorted(pair for pairs in self.copies.values() for pair in pairs):
+            first[late] = first.get(early, early)
+            groups.setdefault(first[late], []).append(late)
+        largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[:LARGEST]
+        kinds = {late: kind for kind, pairs in self.copies.items() for _, late in pairs}
+        return {"copies": {
+            "rows": {kind: len(pairs) for kind, pairs in self.copies.items()},
+            "groups": len(groups),
+            "largest": [
+                {"rows": len(late) + 1, "kind": max((kinds[i] for i in late), key=list(SAYS).index),
+                 "places": [self._place(self.places, i)._asdict() for i in (row, *late[: LARGEST - 1])]}
+                for row, late in largest
+            ],
+        }}  # fmt: skip
+
+    @cached_property
+    def places(self) -> NDArray[Any]:
+        """(rows, 2): file and line"""
+        return self.lines.whole()
+
+    @cached_property
+    def copies(self) -> dict[str, list[tuple[int, int]]]:
+        """(earlier row, copy) by kind; a row is a copy of the first kind that it fits."""
+        taken: set[int] = set()
+        found = {}
+        for kind, grown in self.prints.items():
+            found[kind] = [(early, late) for early, late in self._pairs(kind, grown.whole()) if late not in taken]
+            taken |= {late for _, late in found[kind]}
+        return found
 
     def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
         if not len(values):

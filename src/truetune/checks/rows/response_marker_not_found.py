@@ -36,6 +36,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -62,13 +63,13 @@ class ResponseMarkerNotFound(DataRule):
             hits &= batch.ids[i : len(hits) + i] == id
         found = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
         for i in np.flatnonzero(batch.per_example(found) == 0).tolist():
-            row, rendering = batch.examples[i]
-            there = self.marker in rendering.text
+            found_at = batch.examples[i].rendering.text.find(self.marker)
+            there = found_at >= 0
             self.split += there
             self.absent += not there
             if len(self.cases) < MAX_CASES:
                 text = "its text is there, its tokens are not" if there else "it is not in the text"
-                self.cases.append(Case(text, row.origin))
+                self.cases.append(at_character(batch, i, found_at, text))
 
     def findings(self) -> Iterator[Finding]:
         if self.split + self.absent:

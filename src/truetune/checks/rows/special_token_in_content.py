@@ -40,6 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
@@ -73,7 +74,7 @@ class SpecialTokenInContent(DataRule):
                 self.odd.add(row.origin.row)
                 if len(self.cases) < MAX_CASES:
                     at = int(batch.starts[place])
-                    self.cases.append(Case(repr(rendering.text[max(0, at - 20) : at + 40]), row.origin))
+                    self.cases.append(at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40])))
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

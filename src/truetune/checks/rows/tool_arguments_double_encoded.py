@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -56,7 +57,7 @@ class ToolArgumentsDoubleEncoded(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        for row, rendering in batch.examples:
+        for i, (row, rendering) in enumerate(batch.examples):
             for turn, arguments in _arguments(row):
                 self.calls += 1
                 if not isinstance(arguments, str) or '"' not in arguments:
@@ -65,7 +66,8 @@ class ToolArgumentsDoubleEncoded(DataRule):
                 if quoted in rendering.text and row.origin.row not in self.rows:
                     self.rows.add(row.origin.row)
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(f"written as {quoted[:70]}", row.origin, turn))
+                        at = rendering.text.index(quoted)
+                        self.cases.append(at_character(batch, i, at, f"written as {quoted[:70]}", turn))
 
     def findings(self) -> Iterator[Finding]:
         if self.rows:

@@ -35,6 +35,7 @@ Take the leaked rows out of the evaluation set, or out of the training set; spli
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -89,11 +90,22 @@ class TrainEvalLeak(DataRule):
         for i, other in near_in(prints.phrases, self.sketches).items():
             self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
-    def findings(self) -> Iterator[Finding]:
+    def told(self) -> dict[str, Any]:
+        if not self.origins:
+            return {}
+        return {"leaks": {"of": len(self.origins), "rows": {kind: len(mine) for kind, mine in self._mine().items()}}}
+
+    def _mine(self) -> dict[str, dict[int, Origin]]:
+        """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
         seen: set[int] = set()
+        found = {}
         for kind in KINDS:
-            mine = {row: origin for row, origin in self.leaked[kind].items() if row not in seen}
-            seen |= mine.keys()
+            found[kind] = {row: origin for row, origin in self.leaked[kind].items() if row not in seen}
+            seen |= found[kind].keys()
+        return found
+
+    def findings(self) -> Iterator[Finding]:
+        for kind, mine in self._mine().items():
             if mine:
                 yield self.finding(
                     f"{len(mine):,} of {len(self.origins):,} evaluation rows {SAYS[kind]}",

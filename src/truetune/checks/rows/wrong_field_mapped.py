@@ -38,6 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -71,18 +72,18 @@ class WrongFieldMapped(DataRule):
             self.rows += 1
             bare = answer.strip()
             if not bare:
-                self._note("empty", row, "the answer is empty")
+                self._note("empty", batch, row, "the answer is empty")
             elif bare == prompt.strip():
-                self._note("same", row, f"prompt and answer are {bare[:60]!r}")
+                self._note("same", batch, row, f"prompt and answer are {bare[:60]!r}")
             elif (bare[0] in "#HUA" and MARKERS.match(bare)) or ("\n### " in bare and MARKERS.search(bare)):
-                self._note("marked", row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
+                self._note("marked", batch, row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
             if len(self.answers) < KEPT_ANSWERS:
                 self.answers[bare[:200]] += 1
 
-    def _note(self, kind: str, row: Conversation, text: str) -> None:
+    def _note(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
         self.counts[kind] += 1
         if len(self.cases[kind]) < MAX_CASES:
-            self.cases[kind].append(Case(text, row.origin))
+            self.cases[kind].append(in_row(batch, row, text))
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (

@@ -41,7 +41,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.places import at_character
+from truetune.checks.rule import DataRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -55,16 +57,15 @@ class DefaultSystemPromptInjected(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.chats = self.without = 0
-        self.cases: list[Case] = []
+        self.first: Batch | None = None
 
     def batch(self, batch: Batch) -> None:
-        for row in batch.rows:
-            if row.is_chat:
-                self.chats += 1
-                if row.messages[0].get("role") not in ("system", "developer"):
-                    self.without += 1
-                    if not self.cases:
-                        self.cases.append(Case("no system message in this row", row.origin))
+        chats = [row for row in batch.rows if row.is_chat]
+        self.chats += len(chats)
+        self.without += sum(map(_bare, chats))
+        if self.first is None:
+            mine = (i for i, example in enumerate(batch.examples) if example.row.is_chat and _bare(example.row))
+            self.first = next((batch.only([i]) for i in mine), None)
 
     def findings(self) -> Iterator[Finding]:
         injected = self._injected() if self.without else ""
@@ -73,10 +74,15 @@ class DefaultSystemPromptInjected(DataRule):
                 f"the chat template adds a system prompt of its own to {self.without:,} of {self.chats:,} chats",
                 "write the system message that you will serve with into every row, and send it in serving",
                 evidence=[repr(injected if len(injected) <= 160 else injected[:157] + "...")],
-                cases=self.cases[:MAX_CASES],
+                cases=self._cases(injected),
                 count=self.without,
                 total=self.chats,
             )
+
+    def _cases(self, injected: str) -> Iterator[Case]:
+        if self.first is not None:
+            at = self.first.examples[0].rendering.text.find(injected)
+            yield at_character(self.first, 0, at, "no system message in this row")
 
     def _injected(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""
@@ -91,6 +97,11 @@ class DefaultSystemPromptInjected(DataRule):
         bos = self.tokenizer.special.get("bos")
         before = before.removeprefix(bos.token if bos else "")
         return before.strip() if sum(word.isalpha() for word in before.split()) >= 3 else ""
+
+
+def _bare(row: Conversation) -> bool:
+    """Has a chat no system message?"""
+    return row.messages[0].get("role") not in ("system", "developer")
 
 
 def _common_end(one: str, other: str) -> int:

@@ -42,6 +42,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -58,7 +59,7 @@ class EmptyThinkBlockSupervised(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        for row, rendering in batch.examples:
+        for i, (_, rendering) in enumerate(batch.examples):
             for span in rendering.spans:
                 if span.turn < 0:
                     continue
@@ -67,7 +68,8 @@ class EmptyThinkBlockSupervised(DataRule):
                 if match is not None:
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(f"supervised: {match[0]!r}", row.origin, span.turn))
+                        at = match.start(1) - 1
+                        self.cases.append(at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn))
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -61,7 +62,7 @@ class PlainStringPairSkipsTemplate(DataRule):
                     self.bare += 1
                     self.preferences += row.rejected is not None
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(f"prompt {row.prompt[-60:]!r}", row.origin))
+                        self.cases.append(in_row(batch, row, f"prompt {row.prompt[-60:]!r}"))
 
     def findings(self) -> Iterator[Finding]:
         if self.bare:

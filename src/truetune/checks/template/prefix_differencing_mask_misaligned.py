@@ -41,6 +41,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.contract import NO_PROMPT, REWRITTEN
@@ -57,13 +58,13 @@ class PrefixDifferencingMaskMisaligned(DataRule):
         self.cases: dict[str, Case] = {}
 
     def batch(self, batch: Batch) -> None:
-        for row, rendering in batch.examples:
+        for i, (_, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1
                 if turn.skew is not None and turn.skew not in (NO_PROMPT, REWRITTEN):
                     self.reasons[turn.skew] += 1
-                    if len(self.cases) < MAX_CASES:
-                        self.cases.setdefault(turn.skew, Case(turn.skew, row.origin, turn.message))
+                    if len(self.cases) < MAX_CASES and turn.skew not in self.cases:
+                        self.cases[turn.skew] = at_turn(batch, i, turn, turn.skew)
 
     def findings(self) -> Iterator[Finding]:
         skewed = sum(self.reasons.values())

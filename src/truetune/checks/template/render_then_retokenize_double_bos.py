@@ -71,7 +71,8 @@ class RenderThenRetokenizeDoubleBos(DataRule):
                 if (row.text or row.prompt or "").startswith(self.bos):
                     self.double += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(f"the tokens begin with {self.bos} {self.bos}", row.origin))
+                        text = f"the tokens begin with {self.bos} {self.bos}"
+                        self.cases.append(Case(text, row.origin, token=1))
 
     def findings(self) -> Iterator[Finding]:
         if self.double:

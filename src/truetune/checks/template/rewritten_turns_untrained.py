@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.thinking_stripped_from_history import reasons
 from truetune.encoding.batch import Batch
@@ -64,13 +65,13 @@ class RewrittenTurnsUntrained(DataRule):
     def batch(self, batch: Batch) -> None:
         if self.spec.history != "single" or self.spec.learn.what != "assistant":
             return
-        for row, rendering in batch.examples:
+        for i, (row, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1
                 if turn.skew == REWRITTEN and not reasons(row.messages[turn.message]):
                     self.lost += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(turn.skew, row.origin, turn.message))
+                        self.cases.append(at_turn(batch, i, turn, turn.skew))
 
     def findings(self) -> Iterator[Finding]:
         if self.lost:

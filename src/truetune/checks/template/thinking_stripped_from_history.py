@@ -50,6 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
@@ -74,7 +75,7 @@ class ThinkingStrippedFromHistory(DataRule):
             return
         self.turns += sum(map(len, thinking.values()))
         shown: dict[int, set[int]] = {}
-        for row, rendering in batch.examples:
+        for i, (row, rendering) in enumerate(batch.examples):
             held = thinking.get(row.origin.row)
             if held is None:
                 continue
@@ -83,16 +84,17 @@ class ThinkingStrippedFromHistory(DataRule):
             for turn in rendering.turns:
                 if turn.skew == REWRITTEN and turn.message in held:
                     self.rewritten += 1
-                    self._case("its reasoning is gone once the next turn follows", row, turn.message)
+                    text = "its reasoning is gone once the next turn follows"
+                    self._case(at_turn(batch, i, turn, text))
         if self.spec.history == "as-served":
             for row in (row for row in batch.rows if row.origin.row in shown):
                 for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
                     self.unseen += 1
-                    self._case("its reasoning is in no training text as reasoning", row, index)
+                    self._case(Case("its reasoning is in no training text as reasoning", row.origin, index))
 
-    def _case(self, text: str, row: Conversation, turn: int) -> None:
+    def _case(self, case: Case) -> None:
         if len(self.cases) < MAX_CASES:
-            self.cases.append(Case(text, row.origin, turn))
+            self.cases.append(case)
 
     def findings(self) -> Iterator[Finding]:
         lost = self.rewritten + self.unseen

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -49,7 +50,7 @@ class AnswerNotTerminated(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        for row, rendering in batch.examples:
+        for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
                 if turn.message in trained:
@@ -58,7 +59,7 @@ class AnswerNotTerminated(DataRule):
                         self.open += 1
                         if len(self.cases) < MAX_CASES:
                             text = f"ends with {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
-                            self.cases.append(Case(text, row.origin, turn.message))
+                            self.cases.append(at_character(batch, i, turn.end - 1, text, turn.message))
 
     def findings(self) -> Iterator[Finding]:
         if self.open:

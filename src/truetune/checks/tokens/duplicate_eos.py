@@ -35,6 +35,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -58,14 +59,14 @@ class DuplicateEos(DataRule):
             one, two = int(places[last[i] - 1]), int(places[last[i]])
             if one < batch.offsets[i]:
                 continue
-            row, rendering = batch.examples[i]
+            rendering = batch.examples[i].rendering
             between = rendering.text[_end(batch, i, one) : batch.starts[two]]
             after = rendering.text[_end(batch, i, two) :]
             both = batch.supervised[one] and batch.supervised[two]
             if both and not between.strip() and not after.strip():
                 self.double += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(f"ends with {rendering.text[batch.starts[one] :][:60]!r}", row.origin))
+                    self.cases.append(at_token(batch, two, f"ends with {rendering.text[batch.starts[one] :][:60]!r}"))
 
     def findings(self) -> Iterator[Finding]:
         if self.double:

@@ -35,6 +35,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -61,7 +62,7 @@ class EosNotAppendedByTokenizer(DataRule):
             if tail < 0 or ids[tail] not in self.stops:
                 self.open += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(f"ends with {rendering.text[-40:]!r}", row.origin))
+                    self.cases.append(in_example(batch, i, len(ids) - 1, f"ends with {rendering.text[-40:]!r}"))
 
     def findings(self) -> Iterator[Finding]:
         if self.open:

@@ -36,6 +36,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -59,9 +60,8 @@ class IdsBeyondEmbedding(DataRule):
         places = np.flatnonzero(batch.ids >= self.limit)
         self.beyond += len(places)
         for place in places[: MAX_CASES - len(self.cases)].tolist():
-            example = int(np.searchsorted(batch.offsets, place, side="right")) - 1
             token = self.tokenizer.backend.id_to_token(int(batch.ids[place]))
-            self.cases.append(Case(f"{token} has the id {batch.ids[place]:,}", batch.examples[example].row.origin))
+            self.cases.append(at_token(batch, place, f"{token} has the id {batch.ids[place]:,}"))
 
     def findings(self) -> Iterator[Finding]:
         if self.beyond:

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -62,7 +63,7 @@ class SftMaxLengthDefault1024(DataRule):
             self.longest = max(self.longest, int(lengths[i]))
             self.lost += int(batch.supervised[batch.offsets[i] + DEFAULT : batch.offsets[i + 1]].sum())
             if len(self.cases) < MAX_CASES:
-                self.cases.append(Case(f"{lengths[i]:,} tokens", batch.examples[i].row.origin))
+                self.cases.append(in_example(batch, i, DEFAULT, f"{lengths[i]:,} tokens"))
 
     def findings(self) -> Iterator[Finding]:
         if self.over:

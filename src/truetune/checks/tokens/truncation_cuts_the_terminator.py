@@ -39,6 +39,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
@@ -66,7 +67,7 @@ class TruncationCutsTheTerminator(DataRule):
                 self.cut += 1
                 if len(self.cases) < MAX_CASES:
                     text = f"{batch.lengths[i]:,} tokens; its last stop token is number {stops[-1] + 1:,}"
-                    self.cases.append(Case(text, batch.examples[i].row.origin))
+                    self.cases.append(in_example(batch, i, limit, text))
 
     def findings(self) -> Iterator[Finding]:
         if self.cut:

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -63,7 +64,7 @@ class TruncationLeavesNoLabel(DataRule):
                 self.empty += 1
                 if len(self.cases) < MAX_CASES:
                     text = f"the first of its {len(trained):,} supervised tokens is number {trained[0] + 1:,}"
-                    self.cases.append(Case(text, batch.examples[i].row.origin))
+                    self.cases.append(in_example(batch, i, int(trained[0]), text))
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

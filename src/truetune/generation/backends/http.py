@@ -75,7 +75,7 @@ class Reply:
         return f"{self.status} {' '.join(text.split())[:200]}".strip()
 
 
-def server_of(url: str, model: str | None = None, *, option: str = "--serve-model") -> Server:
+def server_of(url: str, model: str | None = None, *, option: str = "--served-model") -> Server:
     """`option` is how a user names one of several models. Raises UsageError where nothing answers at this URL."""
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise UsageError(f"{url!r} is no URL of a server: expected one like http://localhost:8000")

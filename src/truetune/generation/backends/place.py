@@ -15,6 +15,7 @@ from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.files import spec_of
+from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 
 Kind = Literal["model", "adapter", "gguf", "endpoint"]
@@ -94,7 +95,7 @@ def placed(name: str, *, base: str | None = None, tokenizer: str | None = None) 
     if folder is None or not is_checkpoint(folder):
         what = "no such file or folder" if folder is None else "holds no model and no adapter"
         raise UsageError(f"{name}: {what}; expected the folder of a model or an adapter, a .gguf file, a URL, or a "
-                         "model of the local hub cache")  # fmt: skip
+                         f"model of the local hub cache{near_path(name)}")  # fmt: skip
     return _of_folder(name, read_checkpoint(folder, base=under), given)
 
 

@@ -1,10 +1,188 @@
-"""Of the page: data."""
+"""What the data are like: lengths, shares, order, copies and leaks, pairs; of an audit, the lines of its batches."""
 
 from __future__ import annotations
 
-from truetune.report.page.section import Result, Section
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from truetune.report.page.bars import Bar, Chart, every
+from truetune.report.page.order import charts as order_charts
+from truetune.report.page.order import shown_rows
+from truetune.report.page.pairs import blocks as pair_blocks
+from truetune.report.page.section import Result, Section, drawn
+from truetune.report.text import many, share
+
+COPIES = {
+    "exact": "equal to an earlier row",
+    "normal": "equal but for case, space and punctuation",
+    "near": "nearly the same as an earlier row",
+}
+LEAKS = {
+    "exact": "stand in the training data",
+    "normal": "stand there but for case, space and punctuation",
+    "prompt": "have a prompt that stands there, with another answer",
+    "near": "are nearly the same as a training row",
+}
+LINES = 96
+"""Lines of batches that are drawn"""
 
 
 def section(result: Result) -> Section | None:
-    """Nothing yet."""
-    return None
+    """Of reports on data, and of audits."""
+    lengths = result.get("lengths")
+    data: dict[str, Any] = result.get("data") or {}
+    lines = (result.get("audit") or {}).get("lines") or []
+    if not (lengths and result.get("examples")) and not lines:
+        return None
+    known = bool(lengths and result.get("examples"))
+    return Section(
+        "dataset",
+        "Data",
+        drawn(
+            "data.html.jinja",
+            lengths=_lengths(lengths, data.get("shares")) if known else None,
+            loss=_loss(lengths, result["examples"]) if known else "",
+            shares=_shares(data["shares"]) if data.get("shares") else None,
+            order=order_charts(data["order"], result) if data.get("order") else None,
+            copies=_copies(data["copies"], result) if data.get("copies") else None,
+            leaks=_leaks(data["leaks"]) if data.get("leaks") else None,
+            pairs=list(pair_blocks(data)),
+            lines=list(_lines(lines)),
+        ),
+    )
+
+
+def _lengths(lengths: dict[str, Any], shares: dict[str, Any] | None) -> Chart:
+    """A bar a bin; what reaches over the limit in another colour."""
+    counts, edges, limit = lengths["counts"], lengths["edges"], lengths["limit"]
+    total, top = sum(counts), max(counts, default=0)
+    bars, table = [], []
+    for i, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
+        learned = share(shares["supervised"][i], shares["tokens"][i]) if shares and shares["tokens"][i] else "-"
+        over = limit is not None and low > limit
+        title = f"{low:,} to {high - 1:,} tokens: {many(count, 'example')}, {learned} of their tokens supervised"
+        bars.append(Bar([(count, "b-over" if over else "b-main")], title))
+        table.append((f"{low:,} to {high - 1:,}", f"{count:,}", share(count, total), learned))
+    line = None
+    if limit is not None and edges and limit < edges[-1]:
+        i = next(i for i, high in enumerate(edges[1:]) if limit < high)
+        line = i + (limit - edges[i]) / (edges[i + 1] - edges[i])
+    about = f"median {lengths['median']:,}, 95 % up to {lengths['p95']:,}, longest {lengths['longest']:,}"
+    return Chart(
+        "Length of examples, in tokens",
+        bars,
+        top,
+        f"{top:,}",
+        every([f"{edge:,}" for edge in edges]),
+        about + (f"; the dashed line is max_length {limit:,}" if line is not None else ""),
+        line,
+        table=(("tokens", "examples", "share", "supervised"), table),
+    )
+
+
+def _loss(lengths: dict[str, Any], examples: int) -> str:
+    """What a cut at the limit would lose."""
+    limit = lengths["limit"]
+    if limit is None:
+        return "No max_length is set: it is not known where a trainer would cut."
+    if not lengths["over"]:
+        return f"max_length is {limit:,}: nothing would be cut."
+    return (
+        f"A cut at max_length {limit:,} would shorten {lengths['over']:,} of {many(examples, 'example')} and lose "
+        f"{many(lengths['lost_tokens'], 'token')}, {lengths['lost_supervised']:,} of them supervised."
+    )
+
+
+def _shares(shares: dict[str, Any]) -> Chart:
+    """Nothing supervised on the left, everything on the right, the rest between."""
+    counts, none, whole = shares["counts"], shares["none"], shares["all"]
+    wide, total = 100 // max(1, len(counts)), sum(counts) + none + whole
+    named = [(f"{wide * i} to {wide * (i + 1)} %", count, "b-main") for i, count in enumerate(counts)]
+    named = [("none", none, "b-over"), *named, ("all", whole, "b-soft")]
+    top = max(count for _, count, _ in named)
+    return Chart(
+        "Supervised share of each example",
+        [Bar([(count, colour)], f"{name} supervised: {many(count, 'example')}") for name, count, colour in named],
+        top,
+        f"{top:,}",
+        ("none", "25 %", "50 %", "75 %", "all"),
+        f"{none:,} of {many(total, 'example')} without a supervised token, {whole:,} supervised from end to end; "
+        f"{share(sum(shares['supervised']), sum(shares['tokens']))} of all tokens are supervised",
+        table=(("supervised", "examples", "share"), [(n, f"{c:,}", share(c, total)) for n, c, _ in named if c]),
+    )
+
+
+def _copies(copies: dict[str, Any], result: Result) -> dict[str, Any]:
+    rows, shown = copies["rows"], shown_rows(result)
+    total = result.get("rows") or 0
+    return {
+        "lines": [(COPIES.get(kind, kind), f"{count:,}", share(count, total)) for kind, count in rows.items()],
+        "says": f"{many(sum(rows.values()), 'copy').replace('copys', 'copies')} of {many(copies['groups'], 'row')}"
+        if copies["groups"]
+        else "No row is a copy of another.",
+        "largest": [
+            {
+                "rows": group["rows"],
+                "what": COPIES.get(group["kind"], group["kind"]),
+                "places": [
+                    (f"{place['file']}:{place['line']}", shown.get((place["file"], place["row"])))
+                    for place in group["places"]
+                ],
+            }
+            for group in copies["largest"]
+        ],
+    }
+
+
+def _leaks(leaks: dict[str, Any]) -> dict[str, Any]:
+    of, rows = leaks["of"], leaks["rows"]
+    return {
+        "says": f"{sum(rows.values()):,} of {many(of, 'evaluation row')} are known from the training data",
+        "lines": [(LEAKS.get(kind, kind), f"{count:,}", share(count, of)) for kind, count in rows.items()],
+    }
+
+
+def _lines(lines: list[dict[str, Any]]) -> Iterator[Chart]:
+    """How the lines of the batches are filled; how many documents are packed in each, where they are packed."""
+    shown = lines[:LINES]
+    if not shown:
+        return
+    places = [line.get("places", line["tokens"]) for line in shown]
+    names = [_name(line) for line in shown]
+    top = max(places)
+    bars = [
+        Bar(
+            [(line["supervised"], "b-main"), (line["tokens"] - line["supervised"], "b-soft"),
+             (wide - line["tokens"], "b-pad")],
+            f"{name}: {line['supervised']:,} supervised, {line['tokens'] - line['supervised']:,} context, "
+            f"{wide - line['tokens']:,} padding",
+        )
+        for line, wide, name in zip(shown, places, names, strict=True)
+    ]  # fmt: skip
+    padding = sum(places) - sum(line["tokens"] for line in shown)
+    head = ("line", "supervised", "context", "padding", "documents")
+    table = [
+        (name, f"{line['supervised']:,}", f"{line['tokens'] - line['supervised']:,}", f"{wide - line['tokens']:,}",
+         f"{line['documents']:,}")
+        for line, wide, name in zip(shown, places, names, strict=True)
+    ]  # fmt: skip
+    yield Chart(
+        "Lines of the batches, in tokens", bars, top, f"{top:,}", ("first line", names[-1]),
+        f"{share(padding, sum(places))} of the places are padding"
+        + (f"; the first {len(shown):,} of {len(lines):,} lines" if len(shown) < len(lines) else ""),
+        legend=(("b-main", "supervised"), ("b-soft", "context"), ("b-pad", "padding")), table=(head, table),
+    )  # fmt: skip
+    documents = [line["documents"] for line in shown]
+    if (most := max(documents)) > 1:
+        yield Chart(
+            "Documents in each line",
+            [Bar([(count, "b-main")], f"{name}: {many(count, 'document')}")
+             for count, name in zip(documents, names, strict=True)],
+            most, f"{most:,}", ("first line", names[-1]), f"{sum(documents) / len(documents):.1f} on average",
+        )  # fmt: skip
+
+
+def _name(line: dict[str, Any]) -> str:
+    rank = f"rank {line['rank']}, " if line["rank"] else ""
+    return f"{rank}batch {line['batch']}, line {line['line']}" + (f" ({line['side']})" if line["side"] else "")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from markupsafe import Markup
@@ -11,27 +14,56 @@ from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.page.section import Result, Section, drawn
 from truetune.report.plot import svg
 
+SEVERITIES = ("error", "warning", "info")
+OPEN = 12
+"""Of many findings only the first ones are unfolded"""
+
 
 def section(result: Result) -> Section:
     """Of every report."""
-    viewed = {(view.get("row"), view.get("turn")) for view in result.get("views", ())}
+    views = result.get("views") or ()
     found = [
         finding
         | {
-            "cases": [case | {"href": _href(case, viewed)} for case in finding["cases"]],
+            "anchor": anchor,
+            "open": finding["severity"] != "info" and i < OPEN,
+            "cases": [case | {"href": _href(case, views)} for case in finding["cases"]],
             "svg": finding.get("figure") and Markup(svg(_figure(finding["figure"]))),
         }
-        for finding in result.get("findings", ())
+        for i, (finding, anchor) in enumerate(anchors(result))
     ]
-    return Section("findings", "Findings", drawn("findings.html.jinja", findings=found))
+    counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
+    return Section(
+        "findings", "Findings", drawn("findings.html.jinja", findings=found, counts=counts), {"count": len(found)}
+    )
 
 
-def _href(case: dict[str, Any], viewed: set[tuple[int | None, int | None]]) -> str | None:
-    """To the token of a row that the page shows."""
-    row, turn, token = case.get("row"), case.get("turn"), case.get("token")
-    if row is None or not any(shown == row for shown, _ in viewed):
+def anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:
+    """Findings with their ids in the page: the code; `TT303-2` for the second of that code."""
+    seen = Counter[str]()
+    for finding in result.get("findings") or ():
+        seen[finding["code"]] += 1
+        yield finding, finding["code"] + (f"-{seen[finding['code']]}" if seen[finding["code"]] > 1 else "")
+
+
+def _href(case: dict[str, Any], views: Any) -> str | None:
+    """To the token of a row, or to the line of a batch, that the page shows."""
+    row, place = case.get("row"), (case.get("file"), case.get("row"))
+    if row is None:
+        return _line(case["text"], views)
+    if not any((view.get("file"), view.get("row")) == place for view in views):
         return None
-    return f"#row={row}" + (f"&tok={token}" if token is not None else f"&turn={turn}" if turn is not None else "")
+    parts = {"row": row, "turn": case.get("turn"), "tok": case.get("token")}
+    return "#" + "&".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+
+
+def _line(text: str, views: Any) -> str | None:
+    """A case of an audit begins with the place of its line: `batch 0, line 2: ...`."""
+    for i, view in enumerate(views):
+        place = (view.get("title") or "").split(", placed by ")[0]
+        if place and view.get("row") is None and re.match(re.escape(place) + r"(?!\w| \(| of rank)", text):
+            return f"#view={i}"
+    return None
 
 
 def _figure(plain: dict[str, Any]) -> Figure:

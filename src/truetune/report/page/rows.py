@@ -8,8 +8,9 @@ A row (all lists have one entry a token):
     pieces                           the characters of each token; bytes of a split character as lone surrogates
     source                           a string, one letter a token: "a" is Source 0, "b" Source 1, ...
     supervised                       a string of 0 and 1: is the token's own label in the loss?
-    runs                             [[first token, path, offset], ...]: from this token on (to the next run) the text is
-                                     `path` from character `offset`; path "" is template text, offset -1 unknown
+    runs                             [[first token, path, offset], ...]: from this token on (to the next run) the text
+                                     is `path` from character `offset`, in which the token's first byte stands; path
+                                     "" is template text, offset -1 unknown
   and where they are known:
     expected                         like supervised, as the inference contract wants it
     attended, padding                strings of 0 and 1
@@ -17,16 +18,13 @@ A row (all lists have one entry a token):
     origins                          of each document: [file, line, row]
     labels, weights, losses          numbers or null
     twin, twin_name                  the same row as it should be (a row), and what that is
-    error                            why there are no tokens (then ids and all other lists are empty)
-    problems                         what else is wrong with the row: texts
-    left_out                         how many tokens of a very long row are not shown
+    error                            why there are no tokens (all lists are empty), or not all, or what is wrong with it
 
 A server of rows (`truetune view`) answers, by the number of a row in the data, from 0:
 
     rows?start=K&count=N      {"rows": [row, ...], "total": int or null, "indexed": int, "notice": text or absent}
-                              of one row of the data all examples stand one after the other, each with its `row`; there
-                              may be fewer rows than asked for (long ones; not yet indexed): ask again from there on.
-                              `indexed` rows are known by now, `total` once all are. count is at most 64
+                              of one row of the data all examples stand one after the other, each with its `row`;
+                              `indexed` rows are known by now, `total` once all are. count is 0 to 64
     search?q=TEXT&start=K     {"row": int or null, "scanned": int, "done": bool}: the first row from K on that holds the
                               text (ASCII letters of either case); null: none before `scanned`, go on from there
                               unless `done`
@@ -35,7 +33,7 @@ A server of rows (`truetune view`) answers, by the number of a row in the data, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -43,9 +41,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
+from truetune.checks.findings import Case
 from truetune.checks.report import AuditReport, DataReport, Report, TokenView
+from truetune.data.conversation import Origin
+from truetune.encoding.vocabulary import Vocabulary
+from truetune.render.rendering import IGNORED
+from truetune.report.text import many
 
 Row = dict[str, Any]
+
+A_TOKEN = frozenset((
+    *("ids", "pieces", "source", "supervised", "expected", "attended", "padding", "positions", "documents", "labels"),
+    *("weights", "losses", "ranks"),
+))  # fmt: skip
+"""What has one entry a token"""
+BUDGET = 200_000
+"""Tokens of a page, so that it stays small"""
+LONGEST = 50_000
+"""Tokens of a row that are shown"""
+REFUSED = "TT212"
+"""The rule that names rows that can't be rendered"""
 
 
 @singledispatch
@@ -56,15 +71,50 @@ def views(report: Report) -> list[Row]:
 
 @views.register
 def _(report: DataReport) -> list[Row]:
-    return [row_of(view) for view in report.views]
+    from truetune.report.page.rendered import anew
+
+    made = anew(report.spec, [view.example.row for view in report.views])
+    found = [row_of(view) for view in report.views] if made is None else made
+    return list(within([*found, *_refused(report, {row["row"] for row in found})], "row"))
 
 
 @views.register
 def _(report: AuditReport) -> list[Row]:
-    return [line_of(sample) for sample in report.samples]
+    return list(within(map(line_of, report.samples), "line"))
 
 
-def row_of(view: TokenView) -> Row:
+def within(rows: Iterable[Row], noun: str, budget: int = BUDGET) -> Iterator[Row]:
+    """The rows until their tokens are `budget`, and then one that says how many are left out."""
+    tokens = left = 0
+    for row in rows:
+        tokens += len(row["ids"])
+        if tokens <= budget or tokens == len(row["ids"]):
+            yield cut(row, budget)
+        else:
+            left += 1
+    if left:
+        yield empty(None, f"{many(left, 'more ' + noun)}: a page shows {budget:,} tokens", title="left out")
+
+
+def cut(row: Row, longest: int = LONGEST) -> Row:
+    """The row, or as much of its beginning as is shown."""
+    count = len(row["ids"])
+    if count <= longest:
+        return row
+    shown = {key: value[:longest] if key in A_TOKEN and value is not None else value for key, value in row.items()}
+    runs = [run for run in row["runs"] if run[0] < longest]
+    note = f"the first {longest:,} of its {count:,} tokens are shown"
+    return shown | {"runs": runs, "twin": None, "error": "; ".join(filter(None, [row.get("error"), note]))}
+
+
+def empty(origin: Origin | None, why: str, **more: Any) -> Row:
+    """A row that has no tokens to show."""
+    place = {"row": None, "file": None, "line": None} if origin is None else origin._asdict()
+    tokens: Row = {"ids": [], "pieces": [], "source": "", "supervised": "", "runs": []}
+    return {**place, "turn": None, "format": None, "title": None, **tokens, "error": why, **more}
+
+
+def row_of(view: TokenView, title: str | None = None) -> Row:
     """An example of `truetune check`."""
     row, rendering = view.example.row, view.example.rendering
     return {
@@ -73,7 +123,7 @@ def row_of(view: TokenView) -> Row:
         "line": row.origin.line,
         "turn": rendering.turn,
         "format": row.format,
-        "title": None,
+        "title": title,
         "ids": view.ids.tolist(),
         "pieces": list(view.pieces),
         "source": letters(view.source),
@@ -96,17 +146,32 @@ def line_of(sample: Sample) -> Row:
         "source": letters(sample.source),
         "supervised": bits(sample.supervised),
         "runs": [
-            [i, sample.fields[owner].path if owner >= 0 else "", -1] for i, owner in _changes(sample.field.tolist())
+            [i, sample.fields[owner].path if owner >= 0 else "", -1]
+            for i, owner in _changes(sample.field.tolist())
         ],
         "attended": bits(sample.attended),
         "padding": bits(sample.padding),
         "documents": sample.documents.tolist(),
-    }
+        **other_labels(sample.ids, sample.labels),
+    }  # fmt: skip
     if sample.expected is not None:
         made["expected"] = bits(sample.expected)
     if sample.positions is not None:
         made["positions"] = sample.positions.tolist()
     return made
+
+
+def other_labels(ids: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, list[int | None]]:
+    """`labels` of a row where one of them is neither the token's id nor ignored."""
+    if labels is None or bool(((labels == ids) | (labels == IGNORED)).all()):
+        return {}
+    return {"labels": [None if label == IGNORED else label for label in labels.tolist()]}
+
+
+def spelled(ids: NDArray[Any], vocabulary: Vocabulary) -> list[str]:
+    """The characters of each token where there is no text to compare with; bytes of a part as lone surrogates."""
+    spellings = {id: vocabulary.spell(id).decode("utf-8", "surrogateescape") for id in np.unique(ids).tolist()}
+    return [spellings[id] for id in ids.tolist()]
 
 
 def letters(source: NDArray[np.uint8]) -> str:
@@ -119,6 +184,14 @@ def bits(mask: NDArray[np.bool_]) -> str:
     return (np.asarray(mask, np.uint8) + ord("0")).tobytes().decode("ascii")
 
 
+def _refused(report: DataReport, shown: set[int | None]) -> Iterator[Row]:
+    """Rows that the template refuses, as far as a finding names them."""
+    cases: Iterable[Case] = (case for finding in report.findings if finding.code == REFUSED for case in finding.cases)
+    for case in cases:
+        if case.origin is not None and case.origin.row not in shown:
+            yield empty(case.origin, f"the chat template refuses this row ({case.text})")
+
+
 def _changes(values: list[int]) -> Iterator[tuple[int, int]]:
     """(index, value) wherever the value is another than before."""
     for i, value in enumerate(values):
@@ -127,13 +200,18 @@ def _changes(values: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _runs(view: TokenView) -> Iterator[list[Any]]:
-    """One entry wherever a token begins in another run than the token before; its offset is that of the token."""
+    """An entry wherever a token begins in another run than the one before, or not where that one's characters end.
+
+    The offset is that of the character that holds the token's first byte.
+    """
     runs = iter(view.example.rendering.runs)
-    run, last = next(runs, None), None
-    for i, start in enumerate(view.starts.tolist()):
+    run, last, at = next(runs, None), None, -1
+    for i, (start, piece) in enumerate(zip(view.starts.tolist(), view.pieces, strict=True)):
         while run is not None and run.end <= start:
             run = next(runs, None)
-        if run is not last or not i:
-            last = run
-            known = run is not None and run.path and run.offset >= 0
+        inside = "\udc80" <= piece[:1] <= "\udcbf"
+        known = run is not None and run.path and run.offset >= 0
+        if run is not last or not i or (known and at - inside != start):
+            last, at = run, start + inside
             yield [i, run.path if run else "", run.offset + start - run.start if run is not None and known else -1]
+        at += len(piece) if piece.isascii() else sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)

@@ -1,10 +1,96 @@
-"""Of the page: data."""
+"""The curves of a run, or of two, with the findings at their steps, and what is known of the runs."""
 
 from __future__ import annotations
 
-from truetune.report.page.section import Result, Section
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from truetune.report.page.charts import charts
+from truetune.report.page.section import Result, Section, drawn
+from truetune.report.plot import key
+from truetune.report.text import visible
+
+LETTERS = "AB"
+Run = Mapping[str, Any]
 
 
 def section(result: Result) -> Section | None:
-    """Nothing yet."""
-    return None
+    """Of `truetune report`."""
+    runs: Sequence[Run] = result.get("runs") or ()
+    if not runs:
+        return None
+    told, others, left_out = charts(runs)
+    pins = list(_pins(runs, result))
+    names = [f"{LETTERS[number]} {run['name']}" for number, run in enumerate(runs)] if len(runs) > 1 else [""]
+    return Section(
+        "run",
+        "Runs" if len(runs) > 1 else "Run",
+        drawn(
+            "run.html.jinja",
+            runs=runs,
+            names=names,
+            told=[_drawn(chart, number) for number, chart in enumerate(told)],
+            others=[_drawn(chart, number) for number, chart in enumerate(others, len(told))],
+            left_out=left_out,
+            pins=pins,
+            facts=_facts(runs),
+            differs=list(_differs(runs)),
+            shared=len(_shared(runs)),
+        ),
+        {
+            "names": [visible(name) for name in names],
+            "pins": pins,
+            "charts": [chart.plain() for chart in (*told, *others)],
+        },
+    )
+
+
+def _drawn(chart: Any, number: int) -> dict[str, Any]:
+    """For the template."""
+    lines = [{"key": Markup(key(line.number, line.dash)), "name": line.name, "run": line.run} for line in chart.lines]
+    return {"number": number, "title": chart.title, "svg": Markup(chart.svg()), "lines": lines}
+
+
+def _pins(runs: Sequence[Run], result: Result) -> Iterator[dict[str, Any]]:
+    """Findings by step, those on the whole run last, each with its place in the page."""
+    places = _places(result)
+    found = []
+    for number, run in enumerate(runs):
+        for pin in run.get("pins", ()):
+            mine = places.get((pin["code"], pin["message"]))
+            letter = LETTERS[number] if len(runs) > 1 else ""
+            found.append({**pin, "run": letter, "href": mine.pop(0) if mine else None})
+    yield from sorted((pin for pin in found if pin["step"] is not None), key=lambda pin: pin["step"])
+    yield from (pin for pin in found if pin["step"] is None)
+
+
+def _places(result: Result) -> dict[tuple[str, str], list[str]]:
+    """Code and message of findings -> their anchors, as the section of findings counts them."""
+    counts, places = Counter[str](), dict[tuple[str, str], list[str]]()
+    for finding in result.get("findings", ()):
+        code = finding["code"]
+        counts[code] += 1
+        anchor = code + (f"-{counts[code]}" if counts[code] > 1 else "")
+        places.setdefault((code, finding["message"]), []).append(anchor)
+    return places
+
+
+def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """Name, and what each run says."""
+    names = dict.fromkeys(name for run in runs for name in run["facts"])
+    return [(name, [str(run["facts"].get(name, "")) for run in runs]) for name in names]
+
+
+def _differs(runs: Sequence[Run]) -> Iterator[tuple[str, list[str]]]:
+    """Settings that all runs tell of, and that are not the same."""
+    for name in _shared(runs):
+        values = [str(run["settings"][name]) for run in runs]
+        if len(set(values)) > 1:
+            yield name, values
+
+
+def _shared(runs: Sequence[Run]) -> list[str]:
+    return sorted(set.intersection(*(set(run["settings"]) for run in runs)))

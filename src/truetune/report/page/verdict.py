@@ -14,6 +14,7 @@ SEVERITIES = ("error", "warning", "info")
 def section(result: Result) -> Section:
     """Stands first; of every report."""
     ledger = ledger_of(result)
+    text = [row for row in ledger if row["key"] != "padding"]
     return Section(
         "verdict",
         "Verdict",
@@ -24,7 +25,8 @@ def section(result: Result) -> Section:
             counts=[(s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES],
             ledger=ledger,
             bar=list(bar(ledger)),
-            total=sum(row["supervised"] + row["context"] for row in ledger),
+            supervised=sum(row["supervised"] for row in text),
+            total=sum(row["supervised"] + row["context"] for row in text),
         ),
     )
 

@@ -23,20 +23,20 @@ truetune.boxes = (() => {
   }
 
   function documentTitle(row, i) {
-    const number_ = row.documents[i], origin = row.origins?.[number_], at = row.positions?.[i];
-    if (number_ < 0) return "padding";
+    const document_ = row.documents[i], origin = row.origins?.[document_], at = row.positions?.[i];
+    if (document_ < 0) return "padding";
     const from = origin ? ` from ${spelling.visible(String(origin[0]))}:${origin[1]}, row ${origin[2]}` : "";
     const place = at === undefined || !i ? "" : at === 0 ? "; positions begin again at 0" : `; positions go on at ${number(at)}`;
-    return `document ${number_}${from}${place}`;
+    return `document ${document_}${from}${place}`;
   }
 
   /* Documents as groups of chunks of tokens; what `look.keep` leaves out as a gap with its count. */
   function draw(target, row, look) {
     const texts = look.text ? spelling.whole(row.pieces) : null, spans = new Array(row.ids.length);
     const packed = row.documents?.some((document) => document > 0);
-    let group = target, chunk = null, hidden = 0, filled = 0;
+    let group = target, chunk = null, hidden = 0, filled = 0, opened = 0;
     const gap = () => { if (hidden) chunk.append(make("span", { class: "gap", title: `${many(hidden, "token")} not shown` }, `⋯${number(hidden)}`)); hidden = 0; };
-    const open = () => { chunk = group.appendChild(make("div", { class: "chunk", role: "presentation" })); filled = 0; };
+    const open = () => { chunk = group.appendChild(make("div", { class: opened++ < 3 ? "chunk" : "chunk far", role: "presentation" })); filled = 0; };
     target.replaceChildren();
     for (let i = 0; i < spans.length; i++) {
       if (packed && (!i || row.documents[i] !== row.documents[i - 1])) {

@@ -13,25 +13,32 @@ truetune.rows = (() => {
     const nearest = (number) => entries.reduce((best, views, k) =>
       Math.abs(views[0].row - number) < Math.abs(entries[best][0].row - number) ? k : best, 0);
     return {
-      get length() { return entries.length; }, whole: true, at: (k) => entries[k], load: async (k) => entries[k],
-      index: nearest, known: () => entries.entries(), watch() {},
+      length: entries.length, end: entries.length, seek: null, index: nearest,
+      at: (k) => entries[k], load: async (k) => entries[k], known: () => entries.entries(), async watch(changed) { changed(); },
     };
   }
 
   function remote(url) {
-    const pages = new Map(), asked = new Map();
+    const pages = new Map(), asked = new Map(), pause = () => new Promise((done) => setTimeout(done, 500));
     let length = 0, total = null, changed = () => {};
+    async function get(path, query) {
+      const response = await fetch(`${path}?${new URLSearchParams(query)}`);
+      if (!response.ok) throw new Error(`the server answers ${response.status}`);
+      return response.json();
+    }
     async function ask(start, count) {
-      const response = await fetch(`${url}?start=${start}&count=${count}`);
-      if (!response.ok) throw new Error(`the server says ${response.status}`);
-      const page = await response.json();
+      const page = await get(url, { start, count });
       total = page.total;
       length = Math.max(length, total ?? page.indexed);
+      changed(page.notice);
       return page.rows;
     }
     async function fetched(number) {
-      const entries = Array.from({ length: PAGE }, () => []);
-      for (const row of await ask(number * PAGE, PAGE)) entries[row.row - number * PAGE]?.push(row);
+      const first = number * PAGE, entries = Array.from({ length: PAGE }, () => []);
+      for (let start = first, rows; start < first + PAGE && (total === null || start < total);) {
+        for (const row of (rows = await ask(start, first + PAGE - start))) entries[row.row - first]?.push(row);
+        if (rows.length) start = rows.at(-1).row + 1; else if (total === null) await pause(); else break;
+      }
       pages.set(number, entries);
       if (pages.size > KEPT) pages.delete(pages.keys().next().value);
       changed();
@@ -39,15 +46,23 @@ truetune.rows = (() => {
     function load(k) {
       const number = Math.floor(k / PAGE);
       if (!pages.has(number) && !asked.has(number)) asked.set(number, fetched(number).finally(() => asked.delete(number)));
-      return Promise.resolve(asked.get(number)).then(() => pages.get(number)[k % PAGE]);
+      return Promise.resolve(asked.get(number)).then(() => pages.get(number)?.[k % PAGE]);
+    }
+    /* The first row from `start` on; null where there is none, or `go(rows looked at)` is false. */
+    async function seek(query, start, go) {
+      for (let answer; ; start = answer.scanned) {
+        answer = await get(url.replace(/rows$/, "search"), { ...query, start });
+        if (answer.row !== null || answer.done || !go(answer.scanned)) return answer.row;
+        if (answer.scanned === start) await pause();
+      }
     }
     async function watch(call) {
       changed = call;
-      do await ask(0, 0).then(changed, changed); while (total === null && await new Promise((done) => setTimeout(done, 1000, true)));
+      do await ask(0, 1); while (total === null && await pause().then(() => true));
     }
     return {
-      get length() { return length; }, whole: false, at: (k) => pages.get(Math.floor(k / PAGE))?.[k % PAGE], load,
-      index: (number) => Math.min(Math.max(number, 0), Math.max(length - 1, 0)), watch,
+      get length() { return length; }, get end() { return total ?? Infinity; }, seek, load, watch,
+      at: (k) => pages.get(Math.floor(k / PAGE))?.[k % PAGE], index: (number) => Math.max(0, Math.min(number, (total ?? Infinity) - 1)),
       * known() { for (const [number, page] of pages) for (const [i, views] of page.entries()) yield [number * PAGE + i, views]; },
     };
   }

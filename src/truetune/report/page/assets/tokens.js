@@ -4,7 +4,7 @@ truetune.section("tokens", (element, data) => {
   const one = (selector) => element.querySelector(selector), all = (selector) => [...element.querySelectorAll(selector)];
   const store = truetune.rows.open(data), sources = data.sources, LINE = 46;
   const at = { k: -1, view: null, token: 0, hit: -1 }, off = new Set(), panes = [];
-  let hits = [], timer = 0;
+  let hits = [], timer = 0, opened = null;
   const say = (text) => { one(".said").textContent = text; };
   const switched = (name) => { const box = one(`[data-switch=${name}]`); return box.checked && !box.parentElement.hidden; };
   const place = (view) => (view.row === null ? spelling.visible(view.title ?? "a line") : `row ${number(view.row)}`);
@@ -15,7 +15,7 @@ truetune.section("tokens", (element, data) => {
     if (!views) later();
     const counted = view?.ids ? `${many(view.ids.length, "token")}, ${number(view.supervised.replaceAll("0", "").length)} supervised` : view ? "no tokens" : "";
     return make("div", { role: "option", class: "entry", id: `entry-${k}`, "data-k": k, "aria-selected": String(k === at.k), "aria-setsize": store.length, "aria-posinset": k + 1 },
-      make("b", {}, view ? place(view) : `row ${number(k)}`), view && marked(view) ? make("span", { class: "flag" }, " ● finding") : null,
+      make("b", {}, view ? place(view) : `row ${number(k)}`), view && marked(view) ? make("span", { class: "noted" }, " ● finding") : null,
       views?.length > 1 ? ` · ${views.length} turns` : null, make("span", { class: "place" }, counted));
   });
   const linked = new Set([...document.querySelectorAll("#findings a[href^='#']")].map((a) => a.hash.split("&")[0]));
@@ -24,7 +24,7 @@ truetune.section("tokens", (element, data) => {
     clearTimeout(timer);
     timer = setTimeout(() => all(".entry").map((line) => Number(line.dataset.k)).filter((k) => !store.at(k)).forEach((k) => store.load(k).catch(failed)), 60);
   }
-  const failed = (error) => say(`the row can't be read: ${error.message}`);
+  const failed = (error) => say(`the rows can't be read: ${error.message}`);
 
   /* --- one row */
   function look(row) {
@@ -45,7 +45,7 @@ truetune.section("tokens", (element, data) => {
     one(".both").replaceChildren(...rows.map((row, n) => {
       const target = make("div", { class: "tokens", role: "listbox", "aria-label": `Tokens of ${place(view)}${twin ? `, ${titles[n]}` : ""}`, "aria-orientation": "horizontal", dir: "auto" });
       panes.push({ row, target, places: spelling.places(row), spans: boxes.draw(target, row, { ...look(row), differs: differs[n] }) });
-      return make("div", { class: "pane" }, twin ? make("h4", {}, spelling.visible(titles[n])) : null, target);
+      return make("div", { class: "pane" }, twin ? make("p", { class: "side" }, spelling.visible(titles[n])) : null, target);
     }));
     if (twin) say(`${many(differs[0].reduce((a, b) => a + b, 0), "token")} differ${differs[0].length ? "" : "s"}`);
     const first = panes[0].spans[at.token] ?? panes[0].spans.find(Boolean);
@@ -56,7 +56,7 @@ truetune.section("tokens", (element, data) => {
   function legend() {
     const row = at.view, counts = new Map();
     for (let i = 0; i < row.ids.length; i++) { const { key, label } = boxes.source(row, i, sources); counts.set(key, [label, (counts.get(key)?.[1] ?? 0) + 1]); }
-    one(".legend").replaceChildren(...[...counts].map(([key, [label, count]]) => make("button", {
+    one(".sources").replaceChildren(...[...counts].map(([key, [label, count]]) => make("button", {
       type: "button", "aria-pressed": String(!off.has(key)),
       onclick: (event) => { if (!off.delete(key)) off.add(key); event.currentTarget.setAttribute("aria-pressed", String(!off.has(key))); draw(); },
     }, make("i", { class: `key s-${key}` }), ` ${label} `, make("span", { class: "place" }, number(count)))),
@@ -75,13 +75,13 @@ truetune.section("tokens", (element, data) => {
     const has = { wrong: Boolean(view.expected), twin: Boolean(twinOf(view)), loss: view.losses?.some(Number.isFinite) };
     for (const [name, there] of Object.entries(has)) one(`[data-switch=${name}]`).parentElement.hidden = !there;
     one("[data-twin]").textContent = view.twin ? `diff with ${spelling.visible(view.twin_name ?? "clean twin")}` : "diff with what should be learned";
-    if (!view.ids?.length) { one(".both").replaceChildren(); one(".legend").replaceChildren(); panes.length = 0; return facts(null); }
+    if (!view.ids?.length) { one(".both").replaceChildren(); one(".sources").replaceChildren(); panes.length = 0; return facts(null); }
     legend();
     draw();
   }
 
   async function choose(k, token, wanted) {
-    if (k < 0 || k >= store.length) return;
+    if (k < 0 || k >= store.end) return;
     at.k = k;
     list.reveal(k);
     one(".list").setAttribute("aria-activedescendant", `entry-${k}`);
@@ -110,9 +110,9 @@ truetune.section("tokens", (element, data) => {
     yield ["text", spelling.spell(row.pieces[i]), "spelled"];
     yield ["id", String(row.ids[i])];
     yield ["source", boxes.source(row, i, sources).label];
-    yield ["from", path ? spelling.visible(path) + (start < 0 ? "" : `[${start}:${end}]`) : row.padding?.[i] === "1" ? "padding" : "the template"];
+    yield ["from", path ? spelling.visible(path) + (start < 0 ? "" : `[${start}:${end}]`) : row.padding?.[i] === "1" ? "padding" : "the template", "wide"];
     yield ["label", `${row.labels?.[i] ?? (learned ? row.ids[i] : -100)} (${learned ? "supervised" : "context"})`];
-    if (row.expected) yield boxes.wrong(row, i) ? ["wrong", expects ? "must be learned, and is not" : "is learned, and must not be", "bad"] : ["as it should be", "yes"];
+    if (row.expected) yield boxes.wrong(row, i) ? ["wrong", expects ? "must be learned, and is not" : "is learned, and must not be", "amiss"] : ["as it should be", "yes"];
     yield ["token", `${number(i)} of ${number(row.ids.length)}`];
     if (row.positions) yield ["position", number(row.positions[i])];
     if (document_ >= 0) yield ["document", row.origins?.[document_] ? `${document_}: ${spelling.visible(String(row.origins[document_][0]))}:${row.origins[document_][1]}` : String(document_)];
@@ -131,34 +131,48 @@ truetune.section("tokens", (element, data) => {
     for (let i = Number(span.dataset.i) + by; i >= 0 && i < spans.length; i += by) if (spans[i]) return spans[i];
     return span;
   }
+  /* The nearest token of the line above or below. */
   function line(span, by) {
-    const here = span.getBoundingClientRect(), away = (r) => (by > 0 ? r.top >= here.bottom - 2 : r.bottom <= here.top + 2);
-    let best = span;
-    for (let next = step(span, by), row = null; next !== step(next, by); next = step(next, by)) {
-      const rect = next.getBoundingClientRect();
-      if (!away(rect)) continue;
-      row ??= rect.top;
-      if (Math.abs(rect.top - row) > rect.height / 2) break;
-      if (best === span || Math.abs(rect.left - here.left) < Math.abs(best.getBoundingClientRect().left - here.left)) best = next;
+    const here = span.getBoundingClientRect(), { spans } = paneOf(span), far = (rect) => Math.abs(rect.left - here.left);
+    let best = null, top = 0;
+    for (let i = Number(span.dataset.i) + by; i >= 0 && i < spans.length; i += by) {
+      const rect = spans[i]?.getBoundingClientRect();
+      if (!rect || (by > 0 ? rect.top < here.bottom - 2 : rect.bottom > here.top + 2)) continue;
+      if (best && Math.abs(rect.top - top) > rect.height / 2) break;
+      if (!best || far(rect) < far(best.getBoundingClientRect())) [best, top] = [spans[i], rect.top];
     }
-    return best === span ? step(span, by) : best;
+    return best ?? step(span, by);
   }
 
   /* --- search, findings, links */
-  function find(query) {
-    const found = query ? truetune.search.find(store.known(), query) : { hits: [], more: false };
-    hits = found.hits;
-    at.hit = -1;
-    if (hits.length) hit(Math.max(0, hits.findIndex((h) => h.k >= at.k))); else { counted(query && "nothing found"); mark(); }
+  let query = "";
+  function find(text, entries = store.seek ? [[at.k, [at.view]]] : store.known()) {
+    query = text;
+    hits = text && at.view ? truetune.search.find(entries, text) : [];
+    Object.assign(at, { hit: -1 });
+    if (hits.length) hit(Math.max(0, hits.findIndex((one_) => one_.k >= at.k)));
+    else { counted(!text ? "" : store.seek ? "not in this row: ↓ searches on" : "nothing found"); mark(); }
   }
-  const counted = (text) => { one("[data-hits]").textContent = (text || "") + (text && !store.whole ? " in the rows loaded here" : ""); };
+  const counted = (text) => { one("[data-hits]").textContent = text; };
   async function hit(n) {
+    if (store.seek && query && n >= hits.length) return seek({ q: query }, (views) => find(query, [[at.k, views]]));
     if (!hits.length) return;
     at.hit = (n + hits.length) % hits.length;
     const { k, view, first } = hits[at.hit];
-    counted(`${number(at.hit + 1)} of ${number(hits.length)}`);
+    counted(`${number(at.hit + 1)} of ${number(hits.length)}${store.seek ? " in this row" : hits.length < truetune.search.MOST ? "" : " or more"}`);
     if (view !== at.view) await choose(k, first, view);
     reach(first, false);
+  }
+  /* Asks the server for the next row. */
+  async function seek(asked, then) {
+    const turn = (seek.turn = (seek.turn ?? 0) + 1), from = at.k;
+    const row = await store.seek(asked, from + 1, (rows) => { say(`${number(rows)} rows searched`); return turn === seek.turn; }).catch(failed);
+    if (turn !== seek.turn) return;
+    if (row === null) return say(`none from row ${number(from + 1)} on`);
+    if (row === undefined) return;
+    say("");
+    await choose(row);
+    then(store.at(row));
   }
   function mark() {
     for (const span of all(".found")) span.classList.remove("found", "now");
@@ -196,7 +210,7 @@ truetune.section("tokens", (element, data) => {
   async function copy() {
     const address = truetune.address(link());
     write(link());
-    try { await navigator.clipboard.writeText(address); say("the link is copied"); } catch {
+    try { if (self !== top) throw new Error("a frame may not"); await navigator.clipboard.writeText(address); say("the link is copied"); } catch {
       getSelection().selectAllChildren(one("[data-link]"));
       say(`copy it from the address bar: ${link()}`);
     }
@@ -204,6 +218,7 @@ truetune.section("tokens", (element, data) => {
   const found = () => [...document.querySelectorAll("#findings a[href^='#row='], #findings a[href^='#view=']")];
   let finding = -1;
   function nextFinding() {
+    if (store.seek) return seek({ kind: "error" }, () => {});
     const links = found();
     if (!links.length) return;
     finding = (finding + 1) % links.length;
@@ -246,10 +261,12 @@ truetune.section("tokens", (element, data) => {
   });
 
   one(".tokenview").hidden = false;
-  one("[data-do=finding]").hidden = !found().length;
+  one(".tokenview").classList.toggle("single", store.end < 2);
+  one("[data-do=finding]").hidden = !store.seek && !found().length;
   truetune.go = go;
-  store.watch(() => { list.resize(store.length); if (at.k < 0 && store.length) open(); });
-  function open() { go(location.hash).then((gone) => gone || choose(0)); }
-  if (store.length) { list.resize(store.length); open(); }
-  one(".tokenview").classList.toggle("single", store.whole && store.length < 2);
+  store.watch((notice) => {
+    list.resize(store.length);
+    if (notice) say(spelling.visible(notice));
+    if (!opened && store.length) opened = go(location.hash).then((gone) => gone || choose(0));
+  }).catch(failed);
 });

@@ -1,0 +1,135 @@
+"""A page for each rule, from its docstring, into docs/rules (which git ignores), and a redirect from its code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sphinx.application import Sphinx
+
+from truetune.checks.catalogue import STATIONS, page, rules, station
+from truetune.checks.rule import Rule
+
+WHERE = {
+    "tokenizer": ("The tokenizer", "`truetune check` of a tokenizer, or of data with one"),
+    "template": ("The chat template", "`truetune check` of a tokenizer, or of data with one"),
+    "rows": ("Rows", "`truetune check` of data with a tokenizer"),
+    "tokens": ("Tokens and labels", "`truetune check` of data with a tokenizer"),
+    "pairs": ("Preference pairs", "`truetune check` of pairs with a tokenizer"),
+    "config": ("Settings", "`truetune check` of a truetune, Axolotl, LLaMA-Factory or TRL configuration"),
+    "devices": ("Devices and processes", "`truetune train`, where the run starts"),
+    "source": ("Python sources and notebooks", "`truetune lint`, `truetune check` of a script"),
+    "log": ("The log of a run", "`truetune diagnose`, `truetune check` of a run's folder"),
+    "checkpoint": ("Saved weights", "`truetune check` of an adapter or a model"),
+    "batch": ("Batches", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
+    "law": ("Laws", "`truetune run`, `truetune.audit`, `truetune rehearse`"),
+    "recitation": ("Recitation", "`truetune rehearse`"),
+    "answers": ("Answers", "`truetune train` while it trains, `truetune sample`"),
+    "cause": ("Causes of bad answers", "`truetune sample`"),
+    "evaluation": ("Evaluation", "`truetune evaluate`"),
+    "serving": ("Serving", "`truetune serve-check`"),
+    "environment": ("The environment", "`truetune doctor`"),
+}
+"""Title of a station, and who looks there"""
+REDIRECT = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{code} {name}</title>
+<meta http-equiv="refresh" content="0; url={name}.html"><link rel="canonical" href="{name}.html"></head>
+<body><p><a href="{name}.html">{code} is {name}</a></p></body></html>
+"""
+AnyRule = type[Rule[Any]]
+_NAVIGATION: WeakKeyDictionary[Sphinx, dict[tuple[Any, ...], str]] = WeakKeyDictionary()
+
+
+def write(app: Sphinx) -> None:
+    """Write the pages that are new or differ, and remove those of rules that are gone."""
+    folder = Path(app.srcdir) / "rules"
+    folder.mkdir(exist_ok=True)
+    pages = {"index.md": _index()}
+    for name in STATIONS:
+        found = rules(name)
+        for before, rule, after in zip((None, *found), found, (*found[1:], None), strict=False):
+            pages[f"{rule.name()}.md"] = _page(rule, before, after)
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def redirect(app: Sphinx, exception: Exception | None) -> None:
+    """Write rules/TT101.html for each rule."""
+    if exception is None and app.builder.name == "html":
+        for rule in rules():
+            text = REDIRECT.format(code=rule.code, name=rule.name())
+            (Path(app.outdir) / "rules" / f"{rule.code}.html").write_text(text, encoding="utf-8")
+
+
+def one_navigation(app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """All rules' pages have the same navigation: make it once (a third of the build)."""
+    if pagename.startswith("rules/") and pagename != "rules/index":
+        made, kept = context["toctree"], _NAVIGATION.setdefault(app, {})
+
+        def toctree(**settings: Any) -> str:
+            key = tuple(sorted(settings.items()))
+            if key not in kept:
+                kept[key] = made(**settings)
+            return kept[key]
+
+        context["toctree"] = toctree
+
+
+def summary(rule: AnyRule) -> str:
+    """The first paragraph of its page, on one line."""
+    return " ".join(page(rule).split("\n\n", 1)[0].split())
+
+
+def _page(rule: AnyRule, before: AnyRule | None, after: AnyRule | None) -> str:
+    title, who = WHERE[station(rule)]
+    body = page(rule).split("\n\n", 1)[1]
+    near = [f"{word}: [{r.name()}]({r.name()}.md)" for word, r in (("Previous", before), ("Next", after)) if r]
+    return "\n\n".join(
+        [
+            "---\norphan: true\n---",
+            f"# {rule.name()}",
+            f"{{.lead}}\n{summary(rule)}",
+            f":Code: {rule.code}\n:Severity: {rule.severity}\n"
+            f":Station: [{title}](index.md#{_anchor(title)})\n:Found by: {who}",
+            body,
+            f"{{.near}}\n{' · '.join(near)}\n",
+        ]
+    )
+
+
+def _index() -> str:
+    parts = [
+        "# Rules",
+        f"{len(rules())} rules look at the stations of a fine-tune, from the rows in a file to the answers of a "
+        "server. Each has a code that never changes. `truetune rules` lists them, and `truetune explain RULE` shows "
+        "a page on the terminal. *Severity* is the highest that a rule gives.",
+    ]
+    for name in STATIONS:
+        title, who = WHERE[name]
+        rows = [f"| {r.code} | [{r.name()}]({r.name()}.md) | {r.severity} | {_cell(summary(r))} |" for r in rules(name)]
+        parts += [f"## {title}", f"Found by {who}.", "| code | rule | severity | what is wrong |\n|---|---|---|---|"]
+        parts[-1] += "\n" + "\n".join(rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("builder-inited", write)
+    app.connect("html-page-context", one_navigation, priority=400)
+    app.connect("build-finished", redirect)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

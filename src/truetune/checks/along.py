@@ -1,0 +1,86 @@
+"""Along the file: what lies in each of about a hundred equal stretches of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+FEWEST = 64
+"""Stretches of a file with at least as many rows; there are fewer than twice as many."""
+KINDS = 200
+"""A column with more values than this does not group rows."""
+BY: dict[str, Callable[[Conversation], str | None]] = {
+    "source": lambda row: row.group,
+    "label": lambda row: None if row.label is None else str(row.label).lower(),
+    "file": lambda row: row.origin.file,
+    "format": lambda row: row.format,
+}
+"""What rows are grouped by, the most telling first"""
+
+
+class Along:
+    """Memory does not grow with the number of rows: stretches become twice as long when they are too many."""
+
+    def __init__(self) -> None:
+        self.each = 1
+        self.sums = np.zeros((2 * FEWEST, 4), dtype=np.int64)
+        """(stretches, 4): rows, examples, tokens, supervised tokens"""
+        self.kinds: dict[str, dict[str, NDArray[np.int64]]] = {by: {} for by in BY}
+        """Rows of each kind by stretch"""
+
+    def add(self, batch: Batch, supervised: NDArray[np.int64]) -> None:
+        """`supervised`: (examples,) supervised tokens of each."""
+        if not batch.rows:
+            return
+        while batch.rows[-1].origin.row // self.each >= 2 * FEWEST:
+            self._halve()
+        rows = np.array([row.origin.row for row in batch.rows]) // self.each
+        examples = np.array([example.row.origin.row for example in batch.examples], dtype=np.int64) // self.each
+        for column, (places, values) in enumerate(
+            ((rows, None), (examples, None), (examples, batch.lengths), (examples, supervised))
+        ):
+            self.sums[:, column] += np.bincount(places, values, minlength=2 * FEWEST).astype(np.int64)
+        for by, of in BY.items():
+            if by in self.kinds:
+                self._count(by, [of(row) for row in batch.rows], rows)
+
+    def _count(self, by: str, values: list[str | None], rows: NDArray[np.int64]) -> None:
+        kinds, distinct = self.kinds[by], set(values)
+        for value in distinct:
+            if value is None:
+                continue
+            if value not in kinds and len(kinds) == KINDS:
+                del self.kinds[by]
+                return
+            mine = rows if len(distinct) == 1 else rows[[other == value for other in values]]
+            counted = kinds.setdefault(value, np.zeros(2 * FEWEST, dtype=np.int64))
+            counted += np.bincount(mine, minlength=2 * FEWEST)
+
+    def _halve(self) -> None:
+        self.each *= 2
+        self.sums = _merged(self.sums)
+        self.kinds = {by: {name: _merged(counts) for name, counts in kinds.items()} for by, kinds in self.kinds.items()}
+
+    def told(self) -> dict[str, Any]:
+        """Plain values; kinds of what first tells rows apart."""
+        count = int(np.flatnonzero(self.sums[:, 0])[-1]) + 1 if self.sums[:, 0].any() else 0
+        names = ("rows", "examples", "tokens", "supervised")
+        by = next((by for by in BY if len(self.kinds.get(by, ())) > 1), None)
+        return {
+            "each": self.each,
+            **{name: column[:count].tolist() for name, column in zip(names, self.sums.T, strict=True)},
+            "by": by,
+            "kinds": {name: counts[:count].tolist() for name, counts in self.kinds[by].items()} if by else {},
+        }
+
+
+def _merged(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each two neighbours in one, and room for as many again."""
+    joined = counts.reshape(FEWEST, 2, *counts.shape[1:]).sum(axis=1)
+    return np.concatenate((joined, np.zeros_like(joined)))

@@ -1,0 +1,1 @@
+"""Rules on the user's own environment: packages, GPUs, limits, variables."""

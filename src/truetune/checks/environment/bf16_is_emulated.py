@@ -1,0 +1,64 @@
+"""The GPU has no bf16 of its own.
+
+## What it does
+Looks for GPUs below compute capability 8.0 (T4, V100, P100, RTX 20xx), and for a product of bf16 matrices that did not
+come out right.
+
+## Why it is bad
+torch.cuda.is_bf16_supported() says True there, because torch emulates bf16: a run with `bf16: true` is many times
+slower than with fp16, and some kernels refuse it.
+
+## Example
+```yaml
+packages: {torch: 2.8.0+cu126}
+gpus: 1
+torch: {cuda: "12.6", available: true, devices: [[Tesla T4, [7, 5]]], architectures: [sm_75, sm_80], bf16: true}
+```
+
+## Use instead
+```yaml
+packages: {torch: 2.8.0+cu126}
+gpus: 1
+torch: {cuda: "12.6", available: true, devices: [[NVIDIA A100, [8, 0]]], architectures: [sm_75, sm_80], bf16: true}
+```
+
+## Fix safety
+fp16 has a smaller range than bf16: models that were trained in bf16 (Gemma, T5, Qwen) may overflow in it; `truetune
+run` measures that.
+
+## References
+- unslothai/unsloth#2783, MakazhanAlpamys/Soup#387 (a T4 says that it supports bf16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+
+NATIVE = (8, 0)
+"""Compute capability from which there is bf16"""
+
+
+class Bf16IsEmulated(EnvironmentRule):
+    code = "TT995"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        torch = self.subject.torch
+        if torch is None or torch.hip is not None:
+            return
+        old = [device for device in dict.fromkeys(torch.devices) if device.capability < NATIVE]
+        for device in old:
+            yield self.finding(
+                f"the {device.name} (sm_{device.capability[0]}{device.capability[1]}) has no bf16 of its own: "
+                "torch emulates it",
+                "train with fp16: true and bf16: false there",
+            )
+        if torch.bf16 is False and not old:
+            yield self.finding(
+                "a product of bf16 matrices on the first GPU failed or came out wrong",
+                "look at the driver and at the GPU's health (nvidia-smi -q), and install torch again",
+                severity="error",
+            )

@@ -1,0 +1,70 @@
+"""torch was not compiled for this GPU.
+
+## What it does
+Compares the compute capability of each GPU with the architectures that torch's kernels were compiled for.
+
+## Why it is bad
+torch.cuda.is_available() is True, and the first operation ends with "no kernel image is available for execution on the
+device": new GPUs need a newer torch, old ones an older build.
+
+## Example
+```yaml
+packages: {torch: 2.5.1+cu121}
+gpus: 1
+torch: {cuda: "12.1", available: true, devices: [[NVIDIA GeForce RTX 5090, [12, 0]]], architectures: [sm_80, sm_90]}
+```
+
+## Use instead
+```yaml
+packages: {torch: 2.8.0+cu128}
+gpus: 1
+torch: {cuda: "12.8", available: true, devices: [[NVIDIA GeForce RTX 5090, [12, 0]]], architectures: [sm_90, sm_120]}
+```
+
+## Fix safety
+There is no automatic fix. Another build of torch needs other builds of flash-attn, xformers and torchvision too.
+
+## References
+- pytorch/pytorch#150733, pytorch/pytorch#167244, Comfy-Org/ComfyUI#16438
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+
+
+class GpuNotInTorchBuild(EnvironmentRule):
+    code = "TT994"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        torch = self.subject.torch
+        if torch is None or torch.hip is not None or not torch.architectures:
+            return
+        for device in dict.fromkeys(torch.devices):
+            if not runs(device.capability, torch.architectures):
+                major, minor = device.capability
+                yield self.finding(
+                    f"torch {self.subject.packages.get('torch', '')} has no kernels for the {device.name} "
+                    f"(sm_{major}{minor})",
+                    f"install a torch whose CUDA knows sm_{major}{minor}; this one was built for CUDA {torch.cuda}",
+                    evidence=[f"compiled for {', '.join(torch.architectures)}"],
+                )
+
+
+def runs(capability: tuple[int, int], architectures: Iterable[str]) -> bool:
+    """Machine code runs on its own major version from its minor one up, PTX (`compute_`) on all that are newer."""
+    for name in architectures:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", name)
+        if found is None:
+            continue
+        kind, major, minor = found[1], int(found[2]), int(found[3])
+        if kind == "sm" and major == capability[0] and minor <= capability[1]:
+            return True
+        if kind == "compute" and (major, minor) <= capability:
+            return True
+    return False

@@ -1,0 +1,72 @@
+"""The machine has GPUs that torch can't use.
+
+## What it does
+Compares the GPUs that the driver knows with those that torch sees, and says why they differ: a build of torch for CPUs,
+CUDA_VISIBLE_DEVICES, a driver that is older than the CUDA of torch.
+
+## Why it is bad
+Training runs on the CPU, a hundred times slower, or ends where the model is moved.
+
+## Example
+```yaml
+packages: {torch: 2.8.0+cpu}
+gpus: 1
+torch: {cuda: null, available: false}
+```
+
+## Use instead
+```yaml
+packages: {torch: 2.8.0+cu128}
+gpus: 1
+torch: {cuda: "12.8", available: true, devices: [[NVIDIA H100, [9, 0]]], architectures: [sm_90]}
+```
+
+## Fix safety
+There is no automatic fix. Another build of torch needs other builds of flash-attn, xformers and torchvision too.
+
+## References
+- pytorch/pytorch#4546, pytorch/pytorch#28195, googlecolab/colabtools#1685
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+from truetune.doctor.environment import Torch
+
+
+class GpuNotUsedByTorch(EnvironmentRule):
+    code = "TT993"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        torch, machine = self.subject.torch, self.subject.machine
+        if torch is None or torch.available or not machine.gpus:
+            return
+        hidden = machine.environment.get("CUDA_VISIBLE_DEVICES")
+        if hidden is not None and not machine.visible:
+            yield self.finding(
+                f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs",
+                "unset it, or name the GPUs to use",
+                severity="warning",
+                evidence=[f"the machine has {', '.join(gpu.name for gpu in machine.gpus)}"],
+            )
+            return
+        why, remedy = self._why(torch)
+        yield self.finding(
+            f"torch {self.subject.packages.get('torch', '')} can't use the {machine.gpus[0].name}: {why}",
+            remedy,
+            evidence=[f"torch says: {torch.said}"] if torch.said else [],
+        )
+
+    def _why(self, torch: Torch) -> tuple[str, str]:
+        if torch.cuda is None and torch.hip is None:
+            return "it is a build for CPUs", "install a build with CUDA, as pytorch.org says for this machine"
+        if "too old" in torch.said:
+            return (
+                f"the driver is older than CUDA {torch.cuda}, which it was built for",
+                "update the driver of the GPU, or install torch for an older CUDA",
+            )
+        return "its CUDA does not start", "`nvidia-smi` and `dmesg` tell more; a restart helps after a driver's update"

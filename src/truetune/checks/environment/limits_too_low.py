@@ -1,0 +1,56 @@
+"""Shared memory or the number of open files is limited to less than training takes.
+
+## What it does
+Looks at the size of /dev/shm, through which the workers of a DataLoader and NCCL pass their data, and at the limit of
+open files of a process (ulimit -n).
+
+## Why it is bad
+A container has 64 MB of shared memory where nobody says otherwise: workers die with a bus error, often hours into a
+run. Too few open files end a run with many shards or workers.
+
+## Example
+```yaml
+shared_mb: 64
+```
+
+## Use instead
+```yaml
+shared_mb: 16384
+```
+
+## Fix safety
+Both are settings of the container or of the shell, not of the run: `docker run --shm-size=16g` or `--ipc=host`; a
+memory-backed volume at /dev/shm in Kubernetes; `ulimit -n 65536`.
+
+## References
+- pytorch/pytorch#5040, pytorch/pytorch#16979, mosaicml/streaming#493
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+
+SHARED = 512 * 2**20
+"""Bytes"""
+FILES = 1024
+
+
+class LimitsTooLow(EnvironmentRule):
+    code = "TT997"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        shared, files = self.subject.shared, self.subject.files
+        if shared is not None and shared < SHARED:
+            yield self.finding(
+                f"/dev/shm has {shared / 2**20:,.0f} MiB: workers of a DataLoader, and NCCL, may end with a bus error",
+                "start the container with --shm-size=16g or --ipc=host, or train with dataloader_num_workers: 0",
+            )
+        if files is not None and files < FILES:
+            yield self.finding(
+                f"a process may have {files:,} files open",
+                "ulimit -n 65536",
+            )

@@ -1,0 +1,59 @@
+"""An installed package can't be imported.
+
+## What it does
+Imports torch, transformers with its Trainer, trl, peft, accelerate, datasets, bitsandbytes, flash-attn and Liger in a
+process of their own, with a time limit. flash-attn is also run, and bitsandbytes asked for its native library, where
+an import alone would not tell.
+
+## Why it is bad
+The run ends as it begins; or, with flash-attn, transformers takes another attention, and with bitsandbytes the error
+comes when the model has been loaded.
+
+## Example
+```yaml
+packages: {torch: 2.8.0, flash-attn: 2.8.3}
+loads: {torch: "", flash_attn: "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEa"}
+```
+
+## Use instead
+```yaml
+packages: {torch: 2.8.0, flash-attn: 2.8.3}
+loads: {torch: "", flash_attn: ""}
+```
+
+## Fix safety
+There is no automatic fix. A package with compiled parts must be installed again after torch was changed.
+
+## References
+- Dao-AILab/flash-attention#1832, Dao-AILab/flash-attention#723, bitsandbytes-foundation/bitsandbytes#1559
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+
+HELP = {
+    "flash_attn": "install a flash-attn that was built for this torch and CUDA (pip install flash-attn "
+    "--no-build-isolation --force-reinstall --no-deps builds one), or train with attn_implementation=sdpa",
+    "bitsandbytes": "`python -m bitsandbytes` says which library it looks for; pip install -U bitsandbytes",
+    "torch": "install torch again as pytorch.org says for this machine",
+}
+
+
+class PackageDoesNotLoad(EnvironmentRule):
+    code = "TT992"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        for module, error in self.subject.loads.items():
+            if error:
+                name = module.replace("_", "-")
+                yield self.finding(
+                    f"{name} {self.subject.packages.get(name, '')} can't be used: {error}",
+                    HELP.get(
+                        module, f"pip install -U {name}; the error names what it does not get on with"
+                    ),
+                )

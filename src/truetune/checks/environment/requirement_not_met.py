@@ -1,0 +1,61 @@
+"""An installed package needs another version of an installed package.
+
+## What it does
+Reads what torch, transformers, trl, peft, axolotl, unsloth, vllm and the like require of each other, and compares it
+with what is installed, as `pip check` does. Nothing is imported for it.
+
+## Why it is bad
+A later `pip install` has replaced what an earlier one had chosen. What follows is untested at best: torchvision that no
+longer fits torch ends the import of transformers, for one.
+
+## Example
+```yaml
+packages: {torch: 2.8.0, torchvision: 0.21.0}
+requirements: [[torchvision, torch, ==2.6.0]]
+```
+
+## Use instead
+```yaml
+packages: {torch: 2.6.0, torchvision: 0.21.0}
+requirements: [[torchvision, torch, ==2.6.0]]
+```
+
+## Fix safety
+There is no automatic fix: install both again in one command, so that pip finds versions that fit.
+
+## References
+- pytorch/pytorch#157648, pytorch/vision#9174, meta-llama/llama-cookbook#710
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+from truetune.doctor.environment import Requirement
+
+
+class RequirementNotMet(EnvironmentRule):
+    code = "TT991"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        packages = self.subject.packages
+        missed = [need for need in self.subject.requirements if not self._met(need)]
+        for need in missed:
+            yield self.finding(
+                f"{need.package} {packages.get(need.package, '')} needs {need.of}{need.specifier}, "
+                f"found {packages[need.of]}",
+                f"pip install {need.package} '{need.of}{need.specifier}'",
+            )
+
+    def _met(self, need: Requirement) -> bool:
+        """What is not a version, or not there, is no matter of this rule."""
+        try:
+            return SpecifierSet(need.specifier).contains(self.subject.packages[need.of], prereleases=True)
+        except (InvalidSpecifier, InvalidVersion, KeyError):
+            return True

@@ -1,0 +1,53 @@
+"""Python reads and writes text files in another encoding than UTF-8 here.
+
+## What it does
+Looks at the encoding that open() takes where a script names none: that of the locale.
+
+## Why it is bad
+Data sets are UTF-8. In a container without a locale, or on Windows, a script that opens one without `encoding=` fails
+at the first accent, or reads other characters than there are, and trains on them.
+
+## Example
+```yaml
+encoding: ANSI_X3.4-1968
+```
+
+## Use instead
+```yaml
+encoding: UTF-8
+```
+
+## Fix safety
+Files that were written in the old encoding are not converted.
+
+## References
+- huggingface/datasets#4099, NVIDIA/DeepLearningExamples#842; PEP 540
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+
+
+class TextIsNotUtf8(EnvironmentRule):
+    code = "TT999"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        name = self.subject.encoding
+        if _canonical(name) != "utf-8":
+            yield self.finding(
+                f"text files are opened as {name}, where a script names no encoding",
+                "export PYTHONUTF8=1 (or LC_ALL=C.UTF-8)",
+            )
+
+
+def _canonical(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return name

@@ -1,0 +1,64 @@
+"""A variable of the environment slows runs down, or leads them elsewhere.
+
+## What it does
+Looks for settings that were made once for a search for errors and forgotten (CUDA_LAUNCH_BLOCKING, NCCL_P2P_DISABLE,
+TOKENIZERS_PARALLELISM), and for a proxy that also gets requests to this machine.
+
+## Why it is bad
+CUDA_LAUNCH_BLOCKING=1 makes every kernel wait for the last one; without P2P, GPUs pass gradients through the memory of
+the host. With a proxy and no `no_proxy`, a server on localhost is asked through the proxy, which answers 502 or 503.
+
+## Example
+```yaml
+variables: {CUDA_LAUNCH_BLOCKING: "1"}
+```
+
+## Use instead
+```yaml
+variables: {CUDA_LAUNCH_BLOCKING: "0"}
+```
+
+## Fix safety
+Some GPUs without P2P hang where NCCL tries it (RTX 40xx with older drivers): there NCCL_P2P_DISABLE=1 is right.
+
+## References
+- NVIDIA/nccl-tests#117, dmlc/xgboost#11242 (P2P); vllm-project/vllm#1519, bentoml/OpenLLM#79 (proxies); NCCL's and
+  CUDA's documentation of environment variables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+from truetune.spec.run import Severity
+
+HURT: dict[tuple[str, str], tuple[Severity, str]] = {
+    ("CUDA_LAUNCH_BLOCKING", "1"): ("warning", "every kernel waits for the last one; it is for finding errors"),
+    ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"): ("warning", "every tensor asks the driver for memory"),
+    ("NCCL_P2P_DISABLE", "1"): ("info", "GPUs pass data through the host's memory; needed by few of them"),
+    ("NCCL_IB_DISABLE", "1"): ("info", "nodes pass data over TCP, not InfiniBand"),
+    ("TOKENIZERS_PARALLELISM", "false"): ("info", "texts are tokenized in one thread"),
+}
+"""Severity, and what comes of it, by name and value"""
+PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+
+
+class VariablesThatHurt(EnvironmentRule):
+    code = "TT998"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        variables = self.subject.variables
+        for (name, value), (severity, what) in HURT.items():
+            if variables.get(name, "").strip().lower() == value:
+                yield self.finding(f"{name}={variables[name]}: {what}", f"unset {name}", severity=severity)
+        proxy = next((name for name in PROXIES if variables.get(name)), None)
+        spared = f"{variables.get('no_proxy', '')},{variables.get('NO_PROXY', '')}"
+        if proxy and not any(item.strip() in ("localhost", "127.0.0.1", "*") for item in spared.split(",")):
+            yield self.finding(
+                f"{proxy} is set and no_proxy does not spare localhost: a server on this machine is asked through "
+                "the proxy",
+                "export no_proxy=localhost,127.0.0.1",
+            )

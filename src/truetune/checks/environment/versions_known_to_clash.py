@@ -1,0 +1,53 @@
+"""Installed versions are known to misbehave, alone or together.
+
+## What it does
+Compares the installed versions of torch, transformers, trl, peft, accelerate, datasets and others with a list of
+versions that are known to fail: some loudly at the first import, others by training something else without a word.
+Nothing is imported for it.
+
+## Why it is bad
+pip lets such versions in, because no package forbids them. An hour is lost, or a run.
+
+## Example
+```yaml
+packages: {transformers: 5.20.0, peft: 0.17.1}
+```
+
+## Use instead
+```yaml
+packages: {transformers: 5.20.0, peft: 0.18.0}
+```
+
+## Fix safety
+There is no automatic fix. The remedy names the smallest change; other packages of the environment may hold a version
+back (`pip check` says so).
+
+## References
+- Each finding names its threads; among them huggingface/peft#3333, huggingface/transformers#38339,
+  huggingface/trl#6168, huggingface/transformers#35663, huggingface/transformers#48592, pytorch/pytorch#132179
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.environment.known import KNOWN
+from truetune.checks.findings import Finding
+from truetune.checks.rule import EnvironmentRule
+
+
+class VersionsKnownToClash(EnvironmentRule):
+    code = "TT990"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        packages = self.subject.packages
+        for known in KNOWN:
+            if known.holds(packages):
+                have = " with ".join(f"{name} {packages[name]}" for name in known.versions)
+                yield self.finding(
+                    f"{have}: {known.what}",
+                    known.remedy,
+                    severity=known.severity,
+                    evidence=[f"see {', '.join(known.threads)}"],
+                )

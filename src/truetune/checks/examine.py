@@ -1,0 +1,94 @@
+"""Examining the user's environment: it is gathered, and the rules on it judge."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import in_order
+from truetune.checks.report import Report, Subject
+from truetune.doctor.environment import PACKAGES, Environment
+from truetune.doctor.gather import Say, extras, gather
+from truetune.spec.run import RunSpec
+
+GB = 10**9
+SHOWN = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+"""Packages in the line that comes first"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorReport(Report):
+    """The environment, and the findings."""
+
+    environment: Environment
+
+    def more(self) -> dict[str, Any]:
+        here, machine = self.environment, self.environment.machine
+        return {
+            "environment": {
+                "python": here.python,
+                "version": here.version,
+                "system": here.system,
+                "packages": versions(here),
+                "loads": dict(here.loads),
+                "extras": dict(here.extras),
+                "gpus": [{"name": gpu.name, "memory": round(gpu.memory)} for gpu in machine.gpus],
+                "torch": None if here.torch is None else _torch(here),
+                "cpus": machine.cpus,
+                "memory": machine.memory,
+                "cache": {"folder": here.cache, "writable": here.cache_writable, "free": here.cache_free},
+                "shared_memory": here.shared,
+                "open_files": here.files,
+                "encoding": here.encoding,
+            }
+        }
+
+
+def doctor(
+    python: str | None = None, *, spec: RunSpec | None = None, load: bool = True, timeout: float = 120.0, say: Say = str
+) -> DoctorReport:  # fmt: skip
+    """Examine the environment of an interpreter (this one where None is named). Not `load`: nothing is imported.
+
+    Raises UsageError where it is no interpreter.
+    """
+    started = time.perf_counter()
+    return judge(gather(python or sys.executable, load=load, timeout=timeout, say=say), spec or RunSpec(), started)
+
+
+def judge(environment: Environment, spec: RunSpec, started: float | None = None) -> DoctorReport:
+    """What the rules say about an environment."""
+    started = time.perf_counter() if started is None else started
+    findings = [
+        finding for rule in choose(spec.select, spec.ignore, "environment") for finding in rule(environment).findings()
+    ]
+    subject = Subject(f"Python {environment.version}", environment.python, tuple(_facts(environment)))
+    return DoctorReport(
+        spec=spec, subjects=(subject,), findings=in_order(findings), environment=environment,
+        seconds=time.perf_counter() - started,
+    )  # fmt: skip
+
+
+def versions(environment: Environment) -> dict[str, str]:
+    """Of the packages that matter for training, as far as they are installed."""
+    names = dict.fromkeys((*PACKAGES, *(name for wanted in extras().values() for name in wanted)))
+    return {name: environment.packages[name] for name in names if name in environment.packages}
+
+
+def _facts(here: Environment) -> Iterable[tuple[str, str]]:
+    yield from ((name, here.packages[name]) for name in SHOWN if name in here.packages)
+    if here.machine.gpus:
+        yield "GPU", f"{len(here.machine.gpus)} x {here.machine.gpus[0].name}"
+    else:
+        yield "GPU", "none"
+
+
+def _torch(here: Environment) -> dict[str, Any]:
+    torch = here.torch
+    assert torch is not None
+    devices = [{"name": d.name, "capability": list(d.capability)} for d in torch.devices]
+    return {"cuda": torch.cuda, "hip": torch.hip, "available": torch.available, "bf16": torch.bf16,
+            "devices": devices, "architectures": list(torch.architectures)}  # fmt: skip

@@ -1,0 +1,41 @@
+"""`truetune doctor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from truetune.cli.helping import Command
+from truetune.cli.output import Delivery, report_options
+
+
+@click.command(cls=Command, short_help="Is this environment fit for training? Versions, GPUs, limits.")
+@click.option("--python", metavar="PATH", help="The interpreter of another environment; else the one that runs this.")
+@click.option("--no-imports", is_flag=True, help="Read versions alone, and import nothing.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, metavar="SECONDS",
+              help="For one import.")  # fmt: skip
+@report_options
+def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any) -> int:
+    """Examine the environment that trains: versions that are known to misbehave together, packages that can't be
+    imported, GPUs that torch can't use, bf16, flash attention, the cache, limits and variables.
+
+    Imports happen in processes of their own, so that a broken torch is a finding and no crash. The exit code is 1 where
+    a finding is an error.
+
+    \b
+    Examples:
+      truetune doctor
+      truetune doctor --python axolotl-env/bin/python
+      truetune doctor --no-imports --json
+    """
+    import truetune.report.doctored  # noqa: F401  # how this report is drawn
+    from truetune.checks.examine import doctor as examine
+    from truetune.report.progress import waiting
+    from truetune.spec.files import spec_of
+
+    deliver = Delivery.of(options)
+    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
+    with waiting(off=deliver.quiet) as say:
+        report = examine(python, spec=spec, load=not no_imports, timeout=timeout, say=say)
+    return deliver(report)

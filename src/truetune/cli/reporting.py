@@ -1,0 +1,123 @@
+"""The command that draws pages of what is there already: runs, and results that were written as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from truetune.cli.completing import rule_names
+from truetune.cli.helping import Command
+from truetune.cli.output import SEVERITIES
+from truetune.errors import DataError, UsageError
+
+OURS = (b'id="data"', b"truetune")
+"""Stands in each page of ours"""
+RUNS = 2
+"""At most so many side by side"""
+
+
+@click.command(cls=Command, short_help="Draw a page of runs and results.")
+@click.argument("paths", nargs=-1, required=True, metavar="RUN_OR_RESULT...")
+@click.option("-o", "--output", metavar="FILE", default="report.html", show_default=True,
+              help="The page; with .json the same as JSON.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, and write no page.")
+@click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
+              help="Of rules on runs only these, by name, code or beginning of a code. Repeatable.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
+              help="Of rules on runs not these. Repeatable.")  # fmt: skip
+@click.option("--fail-on", type=click.Choice(SEVERITIES), default="error", show_default=True,
+              help="Lowest severity that makes the exit code 1.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+def report(paths: tuple[str, ...], output: str, as_json: bool, fail_on: str, quiet: bool, **chosen: Any) -> int:
+    """Draw one page of a RUN (the folder of a training run, or its log), of two runs side by side, or of a RESULT: a
+    JSON file that truetune wrote. Results are folded into the page of the runs.
+
+    \b
+    Examples:
+      truetune report outputs
+      truetune report outputs/run-3 outputs/run-4 -o both.html
+      truetune report outputs check.json sample.json evaluate.json
+      truetune check chats.jsonl -t path/to/model --json > check.json; truetune report check.json
+    """
+    result = _result(paths, fail_on, chosen)
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+        return int(result["failed"])
+    target = Path(output)
+    _may_write(target)
+    body = json.dumps(result, indent=2) if target.suffix == ".json" else _page(result, paths)
+    _write(target, body.encode("utf-8", "backslashreplace"))
+    if not quiet:
+        click.echo(f"{target}: {_size(target.stat().st_size)}; {_counted(result)}")
+    return int(result["failed"])
+
+
+def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """All that the paths hold, as one report's JSON."""
+    from truetune.checks.findings import RANK
+    from truetune.evaluation.run_report import run_report
+    from truetune.report.as_json import as_dict
+    from truetune.report.results import is_result, joined, read_result
+    from truetune.spec.run import RunSpec
+
+    written = [path for path in paths if is_result(path)]
+    runs = [path for path in paths if path not in written]
+    if len(runs) > RUNS:
+        raise UsageError(f"{len(runs)} runs; at most {RUNS} stand side by side on one page")
+    spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
+    found = [("the run", as_dict(run_report(runs, spec)))] if runs else []
+    result = joined([*found, *((path, read_result(path)) for path in written)])
+    severe = {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]}
+    result["failed"] = any(_severity(finding) in severe for finding in result["findings"])
+    return result
+
+
+def _page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
+    """Raises DataError where a part of a result is not as its schema says."""
+    from truetune.report.page import page_of
+
+    try:
+        return page_of(result)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{', '.join(paths)}: not as its schema says ({type(error).__name__}: {error}); let the "
+                        "command write it again") from error  # fmt: skip
+
+
+def _may_write(target: Path) -> None:
+    """Raises UsageError for a file that is no report, or can't be one."""
+    if not target.resolve().parent.is_dir():
+        raise UsageError(f"{target}: can't be written: there is no folder {target.resolve().parent}")
+    if target.is_dir():
+        raise UsageError(f"{target}: this is a folder; name a file with -o")
+    if target.is_file() and target.stat().st_size:
+        text = target.read_bytes()
+        if not all(sign in text for sign in OURS) and b'"schema": "truetune.' not in text[:400]:
+            raise UsageError(f"{target}: this is no page that truetune wrote; name another file with -o")
+
+
+def _write(target: Path, body: bytes) -> None:
+    from truetune.data import atomic
+
+    try:
+        atomic.write(target.resolve(), body)
+    except OSError as error:
+        raise UsageError(f"{target}: can't be written: {error.strerror}") from None
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:,.0f} kB"
+
+
+def _severity(finding: Any) -> str:
+    return str(finding.get("severity")) if isinstance(finding, dict) else ""
+
+
+def _counted(result: dict[str, Any]) -> str:
+    from truetune.report.text import many
+
+    severities = [_severity(finding) for finding in result["findings"]]
+    counts = {noun: severities.count(name) for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)}
+    return ", ".join(many(count, noun) for noun, count in counts.items() if count) or "no findings"

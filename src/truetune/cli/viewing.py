@@ -1,0 +1,62 @@
+"""`truetune view`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from truetune.cli.helping import Command
+from truetune.cli.options import run_of, spec_options
+
+
+@click.command(cls=Command, short_help="Look at the rows of any data in the browser, token by token.")
+@click.argument("data", nargs=-1)
+@spec_options
+@click.option("--row", type=click.IntRange(min=0), default=0, metavar="N",
+              help="Open with this row, counted from 0 over all files.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
+              help="Port of the local server; a free one when not given.")  # fmt: skip
+@click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
+def view(row: int, port: int, no_open: bool, **options: Any) -> int:
+    """Show every row of DATA as the model sees it, in the browser: which tokens are learned, and where each came from.
+
+    DATA is what `truetune check` takes (files, folders, globs), a folder that `truetune encode` wrote (with -t), or
+    settings. A small server reads rows when they are looked at, so the data may be of any size; it answers this
+    machine alone, at an address that holds a random token. Ctrl-C ends it.
+
+    \b
+    Examples:
+      truetune view chats.jsonl -t path/to/model
+      truetune view "data/*.parquet" -t path/to/model --row 120000
+      truetune view encoded/ -t path/to/model
+      truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
+    """
+    from truetune.viewing.view import served
+
+    server = served(run_of(options), port=port, row=row)
+    url = server.url + (f"#row={row}" if row else "")
+    click.echo(url)
+    if notice := server.answers.notice:
+        click.echo(notice, err=True)
+    if not no_open and _has_screen():
+        import webbrowser
+
+        webbrowser.open(url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    return 0
+
+
+def _has_screen() -> bool:
+    """A terminal, and a browser with a window: neither a pipe, nor a machine at the other end of ssh."""
+    import os
+    import sys
+
+    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

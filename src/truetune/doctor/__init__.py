@@ -1,0 +1,1 @@
+"""The user's own environment: versions, what really loads, GPUs, limits, variables."""

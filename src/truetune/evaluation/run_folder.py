@@ -1,0 +1,160 @@
+"""What is left of a run: its log, its record, the answers that were watched, and what was found meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truetune.checkpoint.files import Fault, read_object
+from truetune.checkpoint.run_record import read_run as read_record
+from truetune.checks.catalogue import choose
+from truetune.checks.findings import RANK, Case, Finding
+from truetune.checks.rule import LogRule
+from truetune.checks.watching import findings_of
+from truetune.errors import DataError, UsageError
+from truetune.generation.looks import Look, Watched
+from truetune.logs.log import RunLog
+from truetune.logs.read import is_run, read_run
+from truetune.spec.kind import NAMES, Kind, recognise
+from truetune.spec.run import RunSpec
+from truetune.training.watch.store import FINDINGS, KEPT, read
+
+WATCH = "watch.json"
+OTHERWISE: Mapping[Kind, str] = {
+    "data": "truetune check {} -t TOKENIZER --html report.html, or truetune view",
+    "encoded": "truetune check --html report.html of the rows it was made of",
+    "tokenizer": "truetune check {} --html report.html",
+    "model": "truetune check {} --html report.html, or truetune sample {} --html report.html",
+    "adapter": "truetune check {} --html report.html, or truetune sample {} --html report.html",
+    "source": "truetune lint {} --html report.html",
+    "notebook": "truetune lint {} --html report.html",
+}
+"""The command for what is no run"""
+SIGNS = {"loss", "eval_loss", "learning_rate", "grad_norm", "reward"}
+"""One of these is logged in each run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding, and the step at which it showed first; None where it is about the whole run."""
+
+    finding: Finding
+    step: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run."""
+
+    path: str
+    log: RunLog | None
+    """None where only a watcher wrote here"""
+    record: Mapping[str, Any]
+    """run.json; empty where `truetune train` did not write it"""
+    watch: Mapping[str, Any]
+    """watch.json"""
+    looks: tuple[tuple[Look, int], ...]
+    """With the tokens after which its answers were cut"""
+    found: tuple[Found, ...]
+    notes: tuple[str, ...] = ()
+
+
+def open_run(path: str, spec: RunSpec) -> RunFolder:
+    """The run in a folder or a log file, with what the rules that `spec` selects say.
+
+    Raises UsageError for what is no run, DataError for one that can't be read."""
+    where, notes = Path(path), list[str]()
+    if not where.is_dir():
+        alone = _log(path)
+        return RunFolder(path, alone, {}, {}, (), tuple(_of_log(alone, spec)))
+    looks, watch, record = read(where), _watch(where / WATCH, notes), read_record(where)
+    log = _log(path) if is_run(path) or not (looks or watch) else None
+    found = (*_of_log(log, spec), *_of_answers(where, looks, record, spec, notes))
+    return RunFolder(path, log, record, watch, tuple(looks), found, tuple(notes))
+
+
+def _log(path: str) -> RunLog:
+    """Raises DataError where it can't be read, UsageError for what is something else, with the command for it."""
+    try:
+        log = read_run(path)
+        broken = None if SIGNS & log.curves.keys() else DataError(f"{path}: no curve of a run is in it")
+    except DataError as error:
+        broken = error
+    if broken is None:
+        return log
+    try:
+        kinds = recognise(path)
+    except UsageError:
+        raise broken from None
+    if {"run", "log"} & set(kinds) or kinds[0] not in OTHERWISE:
+        raise broken
+    raise UsageError(
+        f"{path}: this is {NAMES[kinds[0]]}, not a run; expected the folder or log of a run, or a JSON file that "
+        f"truetune wrote. For this: {OTHERWISE[kinds[0]].replace('{}', path)}"
+    )
+
+
+def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    faults = list[Fault]()
+    content = read_object(file, faults)
+    notes += [fault.text for fault in faults]
+    return content or {}
+
+
+def _of_log(log: RunLog | None, spec: RunSpec) -> Iterator[Found]:
+    """What the rules on logs say, at the step that their figure marks."""
+    if log is None:
+        return
+    for rule in choose(spec.select, spec.ignore, "log"):
+        if issubclass(rule, LogRule):
+            for finding in rule(log).findings():
+                marks = finding.figure.marks if finding.figure else ()
+                yield Found(finding, marks[0].x if marks else None)
+
+
+def _of_answers(
+    folder: Path, looks: list[tuple[Look, int]], record: Mapping[str, Any], spec: RunSpec, notes: list[str]
+) -> list[Found]:
+    """What was noted while it ran; where nothing was, what the rules say of the looks as they stand."""
+    if (folder / FINDINGS).is_file():
+        chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
+        return [found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen]
+    if not looks or (folder / WATCH).is_file():
+        return []
+    finished = record.get("status") == "finished"
+    watched = Watched(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
+    return [Found(finding, watched.looks[-1].step) for finding in findings_of(watched, spec)]
+
+
+def _noted(file: Path, notes: list[str]) -> list[Found]:
+    """Of each rule the last that was noted, at the step of its first."""
+    found: dict[str, Found] = {}
+    broken = 0
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            one = _finding(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            broken += 1
+            continue
+        before = found.get(one.finding.rule)
+        found[one.finding.rule] = Found(one.finding, before.step) if before else one
+    if broken:
+        notes.append(f"{FINDINGS}: {broken:,} lines that are no findings")
+    return list(found.values())
+
+
+def _finding(record: dict[str, Any]) -> Found:
+    kept = {name: record[name] for name in KEPT}
+    if kept["severity"] not in RANK:
+        raise ValueError(kept["severity"])
+    cases = tuple(
+        Case(str(case["text"]), turn=case.get("turn"), file=case.get("file"), line=case.get("line"))
+        for case in record.get("cases") or ()
+    )
+    evidence = tuple(map(str, record["evidence"]))
+    return Found(Finding(**kept | {"evidence": evidence, "cases": cases}), float(record["step"]))

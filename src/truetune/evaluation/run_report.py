@@ -1,0 +1,297 @@
+"""RunReport: one run, or two side by side, as a report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from statistics import fmean, median
+from typing import Any
+
+from truetune.checks.findings import in_order
+from truetune.checks.report import Report, Subject
+from truetune.evaluation.report import Success, plain
+from truetune.evaluation.run_folder import RunFolder, open_run
+from truetune.generation.looks import Look
+from truetune.logs.log import Curve
+from truetune.logs.thin import smoothed, thinned
+from truetune.spec.run import RunSpec
+
+ANSWERS = "answers/"
+SHARES = (
+    *("stopped", "looped", "echoed", "empty", "garbage", "switched"),
+    *("overlap", "exact", "parsed", "agrees", "repetition"),
+)
+"""Scores whose mean over the prompts is a curve"""
+BRIEF = ("status", "method", "base model", "data", "steps", "log", "left out", "notes")
+"""Facts that stand beside the verdict"""
+LOOKS = 60
+"""At most so many looks are kept with their answers"""
+DIGITS = 5
+"""Of a number in a curve"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport(Report):
+    """What is known of one run, or of two."""
+
+    runs: tuple[RunFolder, ...]
+    names: tuple[str, ...]
+    """The shortest that tell them apart"""
+
+    def more(self) -> dict[str, Any]:
+        named = list(zip(self.runs, self.names, strict=True))
+        return {
+            "verdict": " ".join(sentence(run, name if len(named) > 1 else "") for run, name in named),
+            "runs": [_plain(run, name) for run, name in named],
+        }
+
+
+def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
+    """Of the folders or logs of one or two runs. Raises what `open_run` raises."""
+    started = time.perf_counter()
+    runs, names = tuple(open_run(path, spec) for path in paths), named(paths)
+    if len(runs) > 1:
+        runs = tuple(_signed(run, name) for run, name in zip(runs, names, strict=True))
+    return RunReport(
+        spec=spec,
+        subjects=tuple(
+            Subject("run", run.path, tuple((k, v) for k, v in facts(run).items() if k in BRIEF)) for run in runs
+        ),
+        findings=in_order(found.finding for run in runs for found in run.found),
+        seconds=time.perf_counter() - started,
+        runs=runs,
+        names=names,
+    )
+
+
+def _signed(run: RunFolder, name: str) -> RunFolder:
+    """Each finding says whose it is."""
+    signed = ((one, (f"run: {name}", *one.finding.evidence)) for one in run.found)
+    return replace(run, found=tuple(replace(one, finding=replace(one.finding, evidence=said)) for one, said in signed))
+
+
+def named(paths: Sequence[str]) -> tuple[str, ...]:
+    """The last parts of the paths, as many as tell them apart."""
+    parts = [PurePath(path).parts[::-1] for path in paths]
+    for length in range(1, 1 + max(map(len, parts), default=0)):
+        names = tuple("/".join(part[:length][::-1]) for part in parts)
+        if len(set(names)) == len(names):
+            return names
+    return tuple(f"{path} ({number})" for number, path in enumerate(paths, 1))
+
+
+def sentence(run: RunFolder, name: str = "") -> str:
+    """`Over 60 steps the loss falls from 2.06 to 1.49, held out to 1.15; 19 of 20 answers are good at the end.`"""
+    said = list(_said(run))
+    text = "; ".join(said) if said else "nothing of a loss or of answers was logged"
+    return f"{f'{name}: {text}' if name else text[0].upper() + text[1:]}."
+
+
+def _said(run: RunFolder) -> Iterator[str]:
+    log = run.log
+    loss, held = (log.curve(name).finite() if log else None for name in ("loss", "eval_loss"))
+    if log and loss:
+        first, last = float(loss.value[0]), float(loss.value[-1])
+        moves = "falls" if last < first else "rises" if last > first else "stays"
+        yield (
+            f"over {log.last_step:,.0f} steps the loss {moves} from {first:.3g} to {last:.3g}"
+            + (f", held out it is {float(held.value[-1]):.3g} at the end" if held else "")
+        )  # fmt: skip
+    if run.looks:
+        look, limit = run.looks[-1]
+        found = Success.of_look(look, limit)
+        yield f"at step {look.step:,} {found.good} of {found.of} answers stop by themselves without a fault"
+
+
+def facts(run: RunFolder) -> dict[str, str]:
+    """Short facts on it, by name."""
+    return {name: value for name, value in (*_recorded(run.record), *_logged(run), *_watched(run)) if value}
+
+
+def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of run.json, in which anything may stand."""
+    base, data, devices = (_object(record.get(name)) for name in ("base", "data", "devices"))
+    counts = _object(data.get("counts"))
+    yield "status", str(record.get("status") or "")
+    yield "method", str(record.get("method") or "")
+    yield "base model", str(base.get("name") or "")
+    files = [str(_object(one).get("file")) for one in _list(_object(data.get("inputs")).get("data"))]
+    yield (
+        "data",
+        ", ".join(files)
+        + "".join(
+            f", {counts[name]:,} {said}"
+            for name, said in (("rows", "rows"), ("tokens", "tokens"), ("supervised", "supervised"))
+            if isinstance(counts.get(name), int)
+        ),
+    )
+    yield "trained on", ", ".join(map(str, _list(devices.get("names")))) or str(devices.get("kind") or "")
+    yield "began", str(record.get("began") or "")
+    if isinstance(seconds := record.get("seconds"), int | float):
+        yield "seconds", f"{seconds:,.0f}"
+    yield "resumed at", ", ".join(f"step {_object(one).get('step', one)}" for one in _list(record.get("resumed")))
+    yield "stops at", ", ".join(str(_object(one).get("token")) for one in _list(record.get("stops")))
+    yield "versions", ", ".join(f"{name} {value}" for name, value in _object(record.get("versions")).items())
+
+
+def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
+    log = run.log
+    if log is None:
+        yield "log", "none: only what was watched"
+        return
+    yield "written by", log.format
+    total = log.total_steps
+    yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    yield "epochs", f"{log.epochs:.3g}" if log.epochs else ""
+    if loss := log.curve("loss").finite():
+        yield "loss", f"{loss.value[0]:.4g} to {loss.value[-1]:.4g} in {log.curve('loss').step.size:,} records"
+    if held := log.curve("eval_loss").finite():
+        values = [f"{held.value[0]:.4g}", f"{held.value[-1]:.4g}"]
+        yield (
+            "held-out loss",
+            f"{values[0]} to {values[1]} in {held.step.size:,} records" if held.step.size > 1 else values[0],
+        )
+    yield "checkpoints", ", ".join(map(str, log.checkpoints[-5:]))
+    yield "left out", "; ".join(log.notes)
+
+
+def _watched(run: RunFolder) -> Iterator[tuple[str, str]]:
+    if run.looks:
+        first, limit = run.looks[0]
+        yield "answers", f"{len(first.samples)} prompts at {len(run.looks)} steps, at most {limit} new tokens"
+    if isinstance(share := run.watch.get("share_of_the_time"), int | float):
+        yield "watching took", f"{share:.1%} of the time"
+    yield "stopped by", str(run.watch.get("stopped_by") or "")
+    yield "notes", "; ".join([*map(str, _list(run.watch.get("notes"))), *run.notes])
+
+
+def _plain(run: RunFolder, name: str) -> dict[str, Any]:
+    log, kept = run.log, _kept(run)
+    return {
+        "name": name,
+        "path": run.path,
+        "steps": log.last_step if log else max((look.step for look, _ in run.looks), default=0),
+        "facts": facts(run),
+        "settings": settings(run),
+        "curves": {title: _curve(curve) for title, curve in curves(run).items()},
+        "pins": [
+            {"step": found.step} | {key: getattr(found.finding, key) for key in ("code", "rule", "severity", "message")}
+            for found in run.found
+        ],
+        "looks": [_look(look, limit) for look, limit in kept],
+        "looks_left_out": len(run.looks) - len(kept),
+    }
+
+
+def curves(run: RunFolder) -> dict[str, Curve]:
+    """All that was logged, and the scores of the looks; tokens a second where the log allows to tell."""
+    made = dict(run.log.curves) if run.log else {}
+    made.pop("epoch", None)
+    if "tokens_per_second" not in made and (speed := _speed(made)):
+        made["tokens_per_second"] = speed
+    scores = [(look.step, _scores(look)) for look, _ in run.looks]
+    for name in dict.fromkeys(name for _, found in scores for name in found):
+        known = [(float(step), found[name]) for step, found in scores if name in found]
+        made[ANSWERS + name] = _points(known)
+    return made
+
+
+def _scores(look: Look) -> dict[str, float]:
+    """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
+    scores = [sample.scores for sample in look.samples]
+    known = {name: [float(v) for score in scores if (v := getattr(score, name)) is not None] for name in SHARES}
+    found = {name: fmean(values) for name, values in known.items() if values}
+    if scores:
+        found["markers"] = fmean(bool(score.markers) for score in scores)
+    if ratios := [score.length_ratio for score in scores if score.length_ratio is not None]:
+        found["length_ratio"] = median(ratios)
+    if stops := [p for sample in look.samples if (p := sample.answer.stop_probability) is not None]:
+        found["stop_probability"] = median(stops)
+    return found
+
+
+def _speed(logged: Mapping[str, Curve]) -> Curve | None:
+    """Of tokens and the clock, where both were logged; a pause (a look, a checkpoint) counts."""
+    tokens, clock = (logged.get(name) for name in ("num_tokens", "wall_time"))
+    if not tokens or not clock or tokens.step.size < 2:
+        return None
+    times = clock.at(tokens.step)
+    passed, made = times[1:] - times[:-1], tokens.value[1:] - tokens.value[:-1]
+    keep = (passed > 0) & (made > 0)
+    return Curve(tokens.step[1:][keep], made[keep] / passed[keep])
+
+
+def _points(points: Sequence[tuple[float, float]]) -> Curve:
+    import numpy as np
+
+    return Curve(np.array([x for x, _ in points]), np.array([y for _, y in points]))
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    thin, smooth = thinned(curve), smoothed(curve)
+    return {
+        "points": curve.step.size,
+        "x": [_short(x) for x in thin.step.tolist()],
+        "y": [_short(y) for y in thin.value.tolist()],
+        "smooth": {"x": [_short(x) for x in smooth.step.tolist()], "y": [_short(y) for y in smooth.value.tolist()]},
+    }
+
+
+def _short(value: float) -> float | None:
+    """In few digits; None where it is no number."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 else float(f"{value:.{DIGITS}g}")
+
+
+def _kept(run: RunFolder) -> list[tuple[Look, int]]:
+    """The looks whose answers are kept: the first, the last, and as many between as there may be."""
+    last = len(run.looks) - 1
+    if last < LOOKS:
+        return list(run.looks)
+    return [run.looks[last * number // (LOOKS - 1)] for number in range(LOOKS)]
+
+
+def _look(look: Look, limit: int) -> dict[str, Any]:
+    return {
+        "step": look.step,
+        "limit": limit,
+        "seconds": look.seconds,
+        "success": vars(Success.of_look(look, limit)),
+        "samples": [
+            {name: value for name, value in plain(sample, limit).items() if not name.endswith("_ids")}
+            for sample in look.samples
+        ],
+    }
+
+
+def settings(run: RunFolder) -> dict[str, str]:
+    """What decides how it is trained, by dotted names: of run.json, else what its log says of it."""
+    record, log = run.record, run.log
+    known: dict[str, Any] = {name: record[name] for name in ("method", "seed", "versions", "devices") if name in record}
+    if record:
+        known |= {**_object(record.get("settings")), "base": _object(record.get("base")).get("name")}
+        known["data"] = {"files": _list(_object(record.get("settings")).get("data")),
+                         "counts": _object(_object(record.get("data")).get("counts"))}  # fmt: skip
+    elif log is not None:
+        known = {name: value for name, value in log.facts.items() if name != "log_history"}
+    return dict(_flat(known))
+
+
+def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, one in value.items():
+        if isinstance(one, Mapping):
+            yield from _flat(one, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", ", ".join(map(str, one)) if isinstance(one, list) else str(one)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

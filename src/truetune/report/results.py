@@ -1,0 +1,70 @@
+"""Results that commands wrote as JSON, read again, and joined to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError, UsageError
+from truetune.report.as_json import SCHEMA
+
+Result = dict[str, Any]
+LARGEST = 1 << 29
+"""Bytes"""
+JOINED = ("subjects", "findings", "views", "runs", "shown")
+"""Lists, which follow one another"""
+FIRST = ("schema", "truetune", "spec")
+"""Taken from the first"""
+NEEDED = {"subjects": list, "findings": list}
+
+
+def is_result(path: str) -> bool:
+    """Does a JSON file say that truetune wrote it? Only its beginning is looked at."""
+    file = Path(path)
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return b'"truetune.' in opened.read(400)
+
+
+def read_result(path: str) -> Result:
+    """The result in a JSON file. Raises DataError where it is none that a page can be made of."""
+    file = Path(path)
+    if file.stat().st_size > LARGEST:
+        raise DataError(f"{path}: {file.stat().st_size:,} bytes; a result of at most {LARGEST:,} was expected")
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: no JSON ({error}); is it cut off? Let the command write it again") from None
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != SCHEMA:
+        raise DataError(f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train, sample, "
+                        "evaluate and others writes it")  # fmt: skip
+    for name, kind in NEEDED.items():
+        if not isinstance(value.get(name), kind):
+            raise DataError(f"{path}: `{name}` is not there, or no list; let the command write the file again")
+    made: Result = value
+    return made
+
+
+def joined(results: Sequence[tuple[str, Result]]) -> Result:
+    """One result of several, by their names. Raises UsageError where two have the same part."""
+    made: Result = {}
+    owner: dict[str, str] = {}
+    for name, result in results:
+        for key, value in result.items():
+            if key in JOINED:
+                made[key] = [*made.get(key, ()), *(one for one in value or () if one not in made.get(key, ()))]
+            elif key == "seconds":
+                made[key] = made.get(key, 0) + value
+            elif key == "failed":
+                made[key] = bool(made.get(key)) or bool(value)
+            elif value is None or (key in FIRST and key in made):
+                made.setdefault(key, value)
+            elif made.get(key) is not None and key != "verdict":
+                raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
+            elif made.get(key) is None:
+                made[key], owner[key] = value, name
+    return made

@@ -1,0 +1,104 @@
+"""What `truetune view` and `truetune.view` show: data, or a folder of encoded data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import groupby
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import truetune
+from truetune.data.files import resolve
+from truetune.report.page.rows import Row
+from truetune.report.page.section import Section
+from truetune.report.page.shell import document
+from truetune.report.page.tokens import tokens_section
+from truetune.report.text import visible
+from truetune.spec.files import spec_of
+from truetune.spec.run import RunSpec
+from truetune.viewing.answers import MOST, Answers
+from truetune.viewing.chats import Chats
+from truetune.viewing.server import Server
+from truetune.viewing.shelf import Shelf
+
+KEPT_PACKS = 16
+"""Encoded rows that are held: they are long"""
+
+
+def answers_of(spec: RunSpec, *, wanted: int = 0) -> Answers:
+    """Of the data of `spec`, not yet read. Raises SpecError, DataError, TokenizerError or TemplateError."""
+    folder = Path(spec.data[0]) if len(spec.data) == 1 else None
+    if folder is not None and (folder / "manifest.json").is_file():
+        from truetune.viewing.encoded import Packs, sources_of
+
+        packs = Packs(folder, spec)
+        sources = sources_of(folder, packs.manifest)
+        return Answers(lambda: Shelf(sources, kept=KEPT_PACKS), packs, wanted=wanted, notice=packs.notice)
+    resolve(spec.data)
+    return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec), wanted=wanted)
+
+
+def served(spec: RunSpec, *, port: int = 0, row: int = 0) -> Server:
+    """A server of the token view over the data, its rows being found. Raises as `answers_of`, and UsageError."""
+    answers = answers_of(spec, wanted=row)
+    server = Server(page_of(spec, {"remote": "rows"}, connect=True), answers, port)
+    answers.shelf.start()
+    return server
+
+
+def page_of(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> str:
+    """The page with the token view alone."""
+    name = ", ".join(spec.data)
+    tokens = tokens_section(rows)
+    section = Section(tokens.id, visible(name), tokens.html, tokens.data)
+    return document(f"truetune view: {name}", [section], {"truetune": truetune.__version__}, connect=connect)
+
+
+def view(
+    data: str | PathLike[str] | Sequence[str | PathLike[str]],
+    tokenizer: str | PathLike[str] | None = None,
+    *,
+    rows: int | Iterable[int] = 20,
+    **settings: Any,
+) -> View:
+    """Some rows of data as the model sees them, token by token, for a notebook: the first `rows`, or those numbers.
+
+    `data` and `settings` are those of `check`, or `data` is a folder that `encode` wrote.
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    named = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
+    given = {"data": named, "tokenizer": tokenizer, **settings}
+    spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.view")
+    return View(spec, range(rows) if isinstance(rows, int) else rows)
+
+
+class View:
+    """Some rows of data, token by token; a notebook draws them."""
+
+    def __init__(self, spec: RunSpec, rows: Iterable[int]) -> None:
+        """Raises as `answers_of`; a row that can't be read or rendered says why."""
+        self.spec = spec
+        self.rows: list[Row] = []
+        """See `truetune.report.page.rows`"""
+        answers = answers_of(spec)
+        answers.shelf.start()
+        wanted = sorted({row for row in rows if row >= 0})
+        answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
+        for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
+            numbers = [row for _, row in run]
+            for at in range(0, len(numbers), MOST):
+                self.rows += answers.rows(numbers[at], len(numbers[at : at + MOST]))["rows"]
+        answers.shelf.close()
+
+    def __repr__(self) -> str:
+        return f"View({', '.join(self.spec.data)}; rows shown: {len({row['row'] for row in self.rows}):,})"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{escape(page_of(self.spec, {"rows": self.rows}))}" '
+            'title="truetune token view" width="100%" height="640" '
+            'style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
+        )

@@ -1,0 +1,84 @@
+"""A name that is nearly right is answered with the right one: commands, options, rules, settings, files, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import truetune
+from truetune.checks.catalogue import choose, find
+from truetune.cli import commands
+from truetune.demo import DATA, TOKENIZER
+from truetune.errors import TruetuneError
+from truetune.rehearsal.commands import command_of
+from truetune.spec.files import find_settings, spec_of
+from truetune.spec.near import near, near_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to stand in, with a file of each kind."""
+    for name in ("chats.jsonl", "train.py", "truetune.yaml", "outputs.log", "card.jinja"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("ask", "meant"),
+    [
+        (lambda: truetune.check("chat.jsonl", TOKENIZER), "chats.jsonl"),
+        (lambda: truetune.check(DATA, str(TOKENIZER)[:-1]), TOKENIZER.name),
+        (lambda: truetune.lint("trian.py"), "train.py"),
+        (lambda: truetune.diagnose("output.log"), "outputs.log"),
+        (lambda: truetune.sample("output", data=DATA), "outputs"),
+        (lambda: truetune.plan("truetun.yaml"), "truetune.yaml"),
+        (lambda: truetune.check(DATA, TOKENIZER, template="crad.jinja"), "card.jinja"),
+        (lambda: truetune.check(DATA, TOKENIZER, max_lenght=5), "max_length"),
+        (lambda: truetune.check(DATA, TOKENIZER, select=["pad-is-stop-tokn"]), "pad-is-stop-token"),
+        (lambda: truetune.check(DATA, TOKENIZER, map={"messages": "mesages"}), "messages"),
+        (lambda: find("pad-is-stop-tokn"), "pad-is-stop-token"),
+        (lambda: choose((), ("train-eval-leek",)), "train-eval-leak"),
+        (lambda: find_settings("truetun.yaml", Path()), "truetune.yaml"),
+        (lambda: spec_of({"training": {"lora": {"rr": 4}}}, "x"), "r"),
+        (lambda: spec_of({"encode": {"pakcing": "none"}}, "x"), "packing"),
+        (lambda: command_of(("truetun.yaml",), Path()), "truetune.yaml"),
+    ],
+)
+def test_a_name(folder: Path, ask: Callable[[], object], meant: str) -> None:
+    with pytest.raises(TruetuneError, match="did you mean") as caught:
+        ask()
+    assert meant in str(caught.value).partition("did you mean")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["chekc"], "'check'"),
+        (["movment"], "'movement'"),
+        (["check", "--max-lenght", "5"], "--max-length"),
+        (["rehearse", "--batchs", "5", "x.yaml"], "--batches"),
+        (["completion", "basch"], "bash"),
+        (["init", "--recipe", "lroa"], "lora"),
+    ],
+)
+def test_a_word_of_the_command_line(arguments: list[str], meant: str) -> None:
+    done = CliRunner().invoke(commands, arguments, standalone_mode=True)
+    assert done.exit_code == 2
+    assert meant in done.output
+
+
+def test_codes_in_any_case_and_the_beginning_of_one() -> None:
+    assert find("tt101") is find("TT101")
+    with pytest.raises(TruetuneError, match="truetune rules TT10"):
+        find("TT10")
+
+
+def test_nothing_is_near(tmp_path: Path) -> None:
+    assert near("zzz", ["lora"]) == ""
+    assert near_path(tmp_path / "nowhere" / "file") == ""
+    assert near_path(tmp_path / "zzz") == ""

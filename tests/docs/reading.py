@@ -1,0 +1,92 @@
+"""Command lines of the pages: found in blocks and in inline code, and held against click's own parameters."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import click
+
+from tests.docs.blocks import INDENTED, Block
+
+_WHOLE = re.compile(r"<<|^\s*(for|if|while|export|cd|source|\.)\s|^\w+=\S+$")
+"""What more than its own line needs"""
+_SYNTAX = re.compile(r"[|><;&`]|\$[\w{(]|^\w+=")
+"""What only a shell understands"""
+
+
+def is_script(block: Block) -> bool:
+    """It has to be run as one shell script."""
+    return block.language == "sh" and any(_WHOLE.search(_bare(line)) for line in lines(block))
+
+
+def arguments(line: str) -> list[str] | None:
+    """Those of a line that is one `truetune` command, with nothing that a shell must do but globs."""
+    name, *given = words(line)
+    plain = not _SYNTAX.search(re.sub(r"\*", "", " ".join(given)))
+    return given if re.fullmatch(r"(\S*/)?truetune", name) and plain else None
+
+
+def lines(block: Block) -> list[str]:
+    """Commands of a block, each in one line; of `console` those behind `$ `."""
+    text = block.text.replace("\\\n", " ")
+    found = text.splitlines()
+    if block.language == "console":
+        found = [line[2:] for line in found if line.startswith("$ ")]
+    return [bare for line in found if (bare := _bare(line))]
+
+
+def _bare(line: str) -> str:
+    """Without a comment."""
+    return re.sub(r"(^|\s)#.*$", "", line).strip()
+
+
+def words(line: str) -> list[str]:
+    """As a shell would part it."""
+    return shlex.split(line, comments=True)
+
+
+def told(block: Block) -> Iterator[str]:
+    """`truetune` commands of any block, run or not."""
+    if block.language == INDENTED and not block.text.startswith("truetune "):
+        return
+    for line in lines(block):
+        line = re.sub(r"^(\$|-|#|run:|entry:)\s+", "", line)
+        for part in re.split(r"\s*(?:&&|\|\||[|;>])\s*", line):
+            if re.match(r"(\S*/)?truetune( |$)", _bare(part)):
+                yield _bare(part)
+
+
+def wrong(line: str, *, whole: bool = True) -> str | None:
+    """Why the command line would refuse it; `whole` is False where arguments may be left out."""
+    from truetune.cli import commands
+
+    try:
+        _, *given = words(line)
+    except ValueError as error:
+        return f"{line}: {error}"
+    if not given:
+        return None
+    try:
+        context = commands.make_context("truetune", given)
+        name, command, rest = commands.resolve_command(context, [*context.protected_args, *context.args])
+        assert command is not None
+        command.make_context(name, list(rest), parent=context)
+    except click.exceptions.Exit:
+        return None
+    except click.MissingParameter as error:
+        return f"{line}: {error.format_message()}" if whole else None
+    except click.NoSuchOption as error:
+        return f"{line}: {error.format_message()}"
+    except click.BadParameter as error:
+        return None if not whole and _place_holder(line) else f"{line}: {error.format_message()}"
+    except click.UsageError as error:
+        option = re.search(r"requires an argument", error.format_message())
+        return None if option and not whole else f"{line}: {error.format_message()}"
+    return None
+
+
+def _place_holder(line: str) -> bool:
+    """A word in capitals or with dots stands for something."""
+    return bool(re.search(r"(?<![\w-])[A-Z]{1,}(?![\w])|\.\.\.|…|<\w+>", line))

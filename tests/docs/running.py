@@ -1,0 +1,129 @@
+"""Run a `truetune` command, Python code or a script in a folder.
+
+truetune and Python code run in children of a fork server that has imported torch and the trainers once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 300.0
+"""Seconds that one may take"""
+HEAVY = ("torch", "transformers", "peft", "datasets", "trl", "truetune.cli", "truetune.callback")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one did."""
+
+    code: int
+    said: str
+    """Standard output and error"""
+
+
+def truetune(arguments: Sequence[str], folder: Path) -> Ran:
+    """`truetune` with these arguments."""
+    return _forked(_truetune, (list(arguments),), folder)
+
+
+def python(code: str, names: Sequence[str], folder: Path, where: str) -> Ran:
+    """Python code; `names` are those that tests.docs.preludes makes for it."""
+    return _forked(_python, (code, list(names), where), folder)
+
+
+def script(text: str, folder: Path) -> Ran:
+    """A shell script that ends at the first command whose exit code is more than 1 (findings)."""
+    env = environment(folder)
+    done = subprocess.run(
+        ["bash", "-uc", f"trap 'code=$?; [ $code -le 1 ] || exit $code' ERR\n{text}"], cwd=folder, env=env,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        timeout=LIMIT,
+    )  # fmt: skip
+    return Ran(done.returncode, done.stdout)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Of all that runs: no network, no GPU, this Python and this truetune first, caches of its own."""
+    tools = folder.parent / "bin"
+    tools.mkdir(exist_ok=True)
+    for name, module in {"truetune": "-m truetune", "python": "", "trl": "-m trl.cli"}.items():
+        tool = tools / name
+        if not tool.exists():
+            tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+            tool.chmod(0o755)
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "TRUETUNE_", "COV_"))},
+        **{"PATH": path, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "OMP_NUM_THREADS": "1"},
+        **{"TRUETUNE_CACHE": str(folder.parent / "cache"), "HF_DATASETS_CACHE": str(folder.parent / "datasets")},
+        **{"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100", "WANDB_MODE": "offline"},
+        **{"TOKENIZERS_PARALLELISM": "false", "ACCELERATE_USE_CPU": "true", "NO_COLOR": "1"},
+    }
+
+
+def _forked(target: Any, arguments: tuple[Any, ...], folder: Path) -> Ran:
+    with tempfile.NamedTemporaryFile("r", errors="replace", suffix=".out") as out:
+        child = _server().Process(target=_child, args=(target, arguments, str(folder), environment(folder), out.name))
+        child.start()
+        child.join(LIMIT)
+        if child.exitcode is None:
+            child.kill()
+            child.join()
+            return Ran(-1, f"{out.read()}\n(ended after {LIMIT:g} s)")
+        return Ran(child.exitcode, out.read())
+
+
+@cache
+def _server() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    context.set_forkserver_preload(["tests.docs.running", *HEAVY])
+    return context
+
+
+def _child(target: Any, arguments: tuple[Any, ...], folder: str, env: Mapping[str, str], out: str) -> None:
+    with open(out, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout = open(1, "w", closefd=False, buffering=1, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, buffering=1, encoding="utf-8")  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    try:  # H8
+        target(*arguments)
+    finally:  # H8
+        t = os.times()
+        open("/tmp/w/h8-G/times", "a").write(f"{sum(t[:4]):.1f} {str(arguments)[:150]!r}\n")  # H8
+
+
+def _truetune(arguments: list[str]) -> None:
+    from truetune.cli import main
+
+    sys.argv = ["truetune", *arguments]
+    main()
+
+
+def _python(code: str, names: list[str], where: str) -> None:
+    from tests.docs.preludes import NAMES
+
+    space: dict[str, Any] = {"__name__": "__main__"}
+    for name in names:
+        space[name] = NAMES[name]()
+    exec(compile(code, where, "exec"), space)
+
+
+def plain(text: str) -> str:
+    """Without colours, and each run of white space as one space."""
+    return re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))

@@ -1,0 +1,204 @@
+"""Rows as JSON: pieces, runs and paths point at the right characters; what a row should be stands beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import truetune
+from tests.parts import available, folder
+from tests.report.test_audited import audited
+from truetune.data.conversation import Conversation, Origin
+from truetune.demo import TOKENIZER
+from truetune.report.page.masks import behind
+from truetune.report.page.rendered import Rendered
+from truetune.report.page.rows import LONGEST, Row, cut, line_of, views, within
+from truetune.spec.run import RunSpec
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
+    ["👩‍👩‍👧 日本語", "שלום \u202e", "  two", "\n\n", "e\u0301", "<|im_end|>", "🇩🇪🇫🇷", "naïve ﬁ", "\u3000"]
+)
+TOKENIZERS = ["demo", "qwen3", "llama2-chat"]
+
+
+@cache
+def rendered(name: str, **changes: Any) -> Rendered:
+    return Rendered(RunSpec(tokenizer=str(TOKENIZER if name == "demo" else folder(name)), **changes))
+
+
+def chat(*contents: str, **more: Any) -> Conversation:
+    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(contents)]
+    return Conversation(Origin("a.jsonl", 1, 0), "messages", messages, **more)
+
+
+def places(row: Row) -> Iterator[tuple[str, int, int]]:
+    """(path, first character, one past the last) of each token, as the page counts them (`spelling.js`)."""
+    path, at, runs = "", -1, iter([*row["runs"], [len(row["ids"]), "", -1]])
+    following = next(runs)
+    for i, piece in enumerate(row["pieces"]):
+        inside = "\udc80" <= piece[:1] <= "\udcbf"
+        if following[0] == i:
+            _, path, at = following
+            at += inside and at >= 0
+            following = next(runs)
+        if at < 0:
+            yield path, -1, -1
+            continue
+        end = at + sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)
+        yield path, at - inside, end
+        at = end
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@settings(max_examples=25, deadline=None)
+@given(question=TEXT, answer=TEXT)
+def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answer: str) -> None:
+    if name != "demo" and not available(name):
+        pytest.skip("not to be had here")
+    contents = {"messages[0].content": f"two words {question}", "messages[1].content": f"two more {answer}"}
+    (row,) = rendered(name).rows(chat(*contents.values()))
+    count = len(row["ids"])
+    assert {len(row[key]) for key in ("pieces", "source", "supervised")} == {count}
+    found = list(places(row))
+    exact = 0
+    for (path, start, end), piece in zip(found, row["pieces"], strict=True):
+        if path and start >= 0 and piece.isprintable() and end <= len(contents[path]):
+            assert contents[path][start:end] == piece, (path, start, piece)
+            exact += 1
+    assert {path for path, _, _ in found} <= {"", *contents}
+    assert exact
+    assert json.loads(json.dumps(row)) == row
+
+
+def test_a_character_of_several_tokens() -> None:
+    (row,) = rendered("demo").rows(chat("ab👩cd", "e"))
+    own = [(piece, start, end) for piece, (path, start, end) in zip(row["pieces"], places(row), strict=True)
+           if path == "messages[0].content"]  # fmt: skip
+    spelled = b"".join(piece.encode("utf-8", "surrogateescape") for piece, _, _ in own).decode()
+    assert spelled.startswith("ab👩cd"[: len(spelled)])
+    assert [start for _, start, _ in own] == sorted(start for _, start, _ in own)
+    assert {start for piece, start, _ in own if not piece.isascii()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "supervised"),
+    [({"mask_by": "response-marker", "response_marker": "<|im_start|>assistant\n"}, "last"),
+     ({"mask_by": "generation-tags"}, "none"), ({"learn": {"what": "all"}}, "all")],
+)  # fmt: skip
+def test_what_the_contract_wants_stands_beside_another_mask(changes: dict[str, Any], supervised: str) -> None:
+    spec = RunSpec(tokenizer=str(TOKENIZER), **changes)
+    (row,) = Rendered(spec).rows(chat("one", "two", "three", "four"))
+    (contract,) = rendered("demo").rows(chat("one", "two", "three", "four"))
+    assert row["ids"] == contract["ids"]
+    assert row["expected"] == contract["supervised"] != row["supervised"]
+    assert "expected" not in contract
+    learned = [path for i, (path, _, _) in enumerate(places(row)) if row["supervised"][i] == "1"]
+    everything = {"", *(f"messages[{i}].content" for i in range(4))}
+    assert set(learned) == {"last": {"", "messages[3].content"}, "none": set(), "all": everything}[supervised]
+
+
+def test_generation_tags_are_read_as_transformers_reads_them(tmp_path: Path) -> None:
+    template = tmp_path / "t.jinja"
+    answered = "{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>\n"
+    turn = "{% if m.role == 'assistant' %}" + answered + "{% else %}{{ m.content }}<|im_end|>\n{% endif %}"
+    template.write_text("{% for m in messages %}<|im_start|>{{ m.role }}\n" + turn + "{% endfor %}"
+                        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")  # fmt: skip
+    spec = RunSpec(tokenizer=str(TOKENIZER), template=str(template), mask_by="generation-tags")
+    (row,) = Rendered(spec).rows(chat("one", "two"))
+    learned = [path for i, (path, _, _) in enumerate(places(row)) if row["supervised"][i] == "1"]
+    assert set(learned) == {"messages[1].content"}
+    assert row["expected"].count("1") == row["supervised"].count("1") + 1, "the stop token is not in the tags"
+
+
+def test_a_marker_that_is_not_there_leaves_nothing() -> None:
+    ids = np.array([5, 1, 2, 7, 1, 2, 9], np.int32)
+    assert behind(np.array([1, 2], np.int32), ids).tolist() == [False] * 6 + [True]
+    assert not behind(np.array([2, 1], np.int32), ids).any()
+    assert not behind(np.array([], np.int32), ids).any()
+    assert not behind(np.array([1] * 9, np.int32), ids).any()
+
+
+def test_a_row_without_its_end_has_a_twin_with_it() -> None:
+    (row,) = rendered("demo").rows(Conversation(Origin("a", 1, 0), "text", text="Once upon a time"))
+    assert row["twin"]["ids"][:-1] == row["ids"]
+    assert row["twin"]["supervised"][-1] == "1"
+    assert "end token" in row["twin_name"]
+    (ended,) = Rendered(RunSpec(tokenizer=str(TOKENIZER), append_eos=True)).rows(
+        Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
+    )
+    assert "twin" not in ended
+
+
+def test_both_sides_of_a_pair_and_verdicts() -> None:
+    pair = chat("one", "two", prompt_messages=1, rejected=[{"role": "assistant", "content": "three"}])
+    made = rendered("demo").rows(pair)
+    assert [row["title"] for row in made] == ["chosen", "rejected"]
+    assert ["".join(row["pieces"]).count(text) for row, text in zip(made, ("two", "three"), strict=True)] == [1, 1]
+    (wanted,) = rendered("demo").rows(chat("one", "two", prompt_messages=1, label=True))
+    (unwanted,) = rendered("demo").rows(chat("one", "two", prompt_messages=1, label=False))
+    assert (wanted["title"], unwanted["title"]) == ("wanted answer", "unwanted answer")
+
+
+def test_a_report_shows_both_sides_and_rows_that_are_refused(tmp_path: Path) -> None:
+    data, template = tmp_path / "d.jsonl", tmp_path / "t.jinja"
+    rows = [{"prompt": "one", "chosen": "two", "rejected": "three"}] * 2
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = truetune.check(data=str(data), tokenizer=str(TOKENIZER))
+    assert [row["title"] for row in views(report)][:2] == ["chosen", "rejected"]
+    data.write_text("".join(json.dumps({"messages": [{"role": role, "content": "x"}, {"role": "assistant",
+                    "content": "y"}]}) + "\n" for role in ("user", "system")))  # fmt: skip
+    template.write_text("{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+                        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}")  # fmt: skip
+    report = truetune.check(data=str(data), tokenizer=str(TOKENIZER), template=str(template))
+    refused = [row for row in views(report) if row.get("error")]
+    assert [(row["row"], row["line"], row["ids"]) for row in refused] == [(1, 2, [])]
+
+
+def test_a_row_that_can_not_be_rendered_says_why(tmp_path: Path) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ raise_exception('only <b>short</b> chats') }}")
+    (row,) = Rendered(RunSpec(tokenizer=str(TOKENIZER), template=str(template))).rows(chat("one", "two"))
+    assert row["ids"] == []
+    assert "only <b>short</b> chats" in row["error"]
+    (nothing,) = rendered("demo").rows(Conversation(Origin("a", 1, 0), "messages", [{"role": "user", "content": "x"}]))
+    assert nothing["supervised"].count("1") == 0
+
+
+def test_lines_of_an_audit() -> None:
+    report = audited(["How many figs?", "Nine"])
+    rows = views(report)
+    assert len(rows) == len(report.samples)
+    for row, sample in zip(rows, report.samples, strict=True):
+        assert row == line_of(sample)
+        wrong = [label for label, id in zip(row["labels"], row["ids"], strict=True) if label not in (None, id)]
+        assert wrong == [5], "a pad whose label is another token"
+        assert [i for i, label in enumerate(row["labels"]) if label is not None] == [
+            i for i, bit in enumerate(row["supervised"]) if bit == "1"
+        ]
+
+
+def test_a_page_holds_so_many_tokens_and_says_what_it_leaves_out() -> None:
+    (row,) = rendered("demo").rows(chat("one " * 50, "two"))
+    size = len(row["ids"])
+    found = list(within([row] * 5, "row", budget=3 * size))
+    assert [len(one["ids"]) for one in found] == [size] * 3 + [0]
+    assert found[-1]["error"].startswith("2 more rows")
+    assert list(within([row], "row", budget=size)) == [row]
+
+
+def test_a_very_long_row_is_cut_and_says_so() -> None:
+    (row,) = rendered("demo").rows(chat("one " * 50, "two"))
+    short = cut(row | {"twin": row}, 20)
+    assert {len(short[key]) for key in ("ids", "pieces", "source", "supervised")} == {20}
+    assert all(first < 20 for first, _, _ in short["runs"])
+    assert short["error"] == f"the first 20 of its {len(row['ids'])} tokens are shown"
+    assert cut(row) is row
+    assert LONGEST >= 20_000

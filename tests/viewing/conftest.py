@@ -1,0 +1,28 @@
+"""A server over some data, for the time of a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from truetune.demo import TOKENIZER
+from truetune.spec.run import RunSpec
+from truetune.viewing.server import Server
+from truetune.viewing.view import served
+
+
+@contextmanager
+def serving(data: Path, *, row: int = 0, **settings: Any) -> Iterator[Server]:
+    server = served(RunSpec(**{"data": (str(data),), "tokenizer": str(TOKENIZER), **settings}), row=row)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        server.answers.shelf.close()

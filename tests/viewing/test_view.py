@@ -1,0 +1,182 @@
+"""The token view over data and over encoded data: in the browser, row by row from the server, and in a notebook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import truetune
+from tests.browser import chromium, opened
+from tests.viewing.conftest import serving
+from truetune.cli.viewing import view as command
+from truetune.data.files import resolve
+from truetune.data.rows import read
+from truetune.demo import DATA, TOKENIZER
+from truetune.errors import DataError, SpecError, UsageError
+from truetune.report.page.rendered import Rendered
+from truetune.spec.run import RunSpec
+from truetune.viewing.answers import Answers
+from truetune.viewing.view import View, answers_of, served, view
+
+
+def many(path: Path, rows: int) -> Path:
+    """Chats that name their number."""
+    with path.open("w") as file:
+        for i in range(rows):
+            messages = [
+                {"role": "user", "content": f"Which one is number {i}?"},
+                {"role": "assistant", "content": f"It is {i}."},
+            ]
+            file.write(json.dumps({"messages": messages}) + "\n")
+    return path
+
+
+def spec(data: Path, **settings: Any) -> RunSpec:
+    return RunSpec(data=(str(data),), tokenizer=str(TOKENIZER), **settings)
+
+
+def answers(data: Path, **settings: Any) -> Answers:
+    made = answers_of(spec(data, **settings))
+    made.shelf.index()
+    return made
+
+
+def test_the_browser_scrolls_and_jumps_over_rows_that_the_server_gives(tmp_path: Path) -> None:
+    rows = 30_000
+    with (
+        serving(many(tmp_path / "a.jsonl", rows), row=29_000) as server,
+        chromium() as browser,
+        opened(browser, f"{server.url}#row=29000") as page,
+    ):
+        page.wait_for_selector(".tokens .t")
+        assert page.inner_text("[data-title]").startswith("row 29,000")
+        assert "It is 29000." in page.inner_text(".tokens").replace("\n", "")
+        for number in (rows - 1, 0, 12_345):
+            page.fill("[data-jump]", str(number))
+            page.keyboard.press("Enter")
+            page.wait_for_function(
+                "(row) => document.querySelector('[data-title]').textContent.startsWith(row)", arg=f"row {number:,} "
+            )
+            assert f"It is {number}." in page.inner_text(".tokens").replace("\n", "")
+        drawn = page.locator(".entry").count()
+        assert 0 < drawn < 100, "only what is in view is drawn"
+        page.evaluate("document.querySelector('.list').scrollTop = 0")
+        page.wait_for_selector("#entry-3 .place:not(:empty)")
+        assert "tokens" in page.inner_text("#entry-3")
+
+
+def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
+    made = answers(DATA)
+    rendered = Rendered(spec(DATA))
+    expected = [
+        row for _, conversation in zip(range(9), read([str(DATA)]), strict=False) for row in rendered.rows(conversation)
+    ]
+    assert made.rows(0, 9)["rows"] == expected
+    assert made.rows(4, 2)["rows"] == expected[4:6]
+    assert made.rows(0, 9)["rows"] == expected
+
+
+def test_several_examples_of_a_row_stand_together(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(
+        "".join(json.dumps({"prompt": f"{i}?", "chosen": "yes", "rejected": "no"}) + "\n" for i in range(3))
+    )
+    found = answers(path).rows(0, 3)["rows"]
+    assert [(row["row"], row["title"]) for row in found] == [
+        (i, side) for i in range(3) for side in ("chosen", "rejected")
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_length": 256, "packing": "best-fit"},
+        {"trainer": "axolotl"},
+        {"trainer": "llama-factory", "max_length": 256, "packing": "best-fit"},
+    ],
+)
+def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
+    encoded = truetune.encode(str(DATA), str(TOKENIZER), tmp_path / "e", jobs=1, **options)
+    made = answers(tmp_path / "e")
+    total = made.shelf.total
+    assert total == (encoded.counts["packs"] or encoded.counts["documents"])
+    assert made.notice is None
+    rows = made.rows(0, min(64, total))["rows"]
+    assert not any(row.get("error") for row in rows)
+    texts = {row.origin.row: row for row in read([str(DATA)])}
+    for row in rows:
+        assert len(row["origins"]) == max(row["documents"]) + 1
+        for number, (file, line, origin) in enumerate(row["origins"]):
+            own = [i for i, document in enumerate(row["documents"]) if document == number]
+            text = "".join(row["pieces"][i] for i in own).encode("utf-8", "surrogateescape").decode()
+            assert texts[origin].messages[-1]["content"].strip() in text
+            assert (file, line) == (str(DATA), texts[origin].origin.line)
+            if "positions" in row:
+                assert [row["positions"][i] for i in own] == list(range(len(own)))
+        learned = "".join(p for p, bit in zip(row["pieces"], row["supervised"], strict=True) if bit == "1")
+        assert texts[row["origins"][0][2]].messages[-1]["content"].split()[-1] in learned
+    assert made.search("thursday", 0)["row"] is not None
+    assert made.faulty(0)["row"] is None
+
+
+def test_encoded_data_needs_its_tokenizer(tmp_path: Path) -> None:
+    truetune.encode(str(DATA), str(TOKENIZER), tmp_path / "e", jobs=1)
+    with pytest.raises(SpecError, match="name its tokenizer with -t"):
+        answers_of(RunSpec(data=(str(tmp_path / "e"),)))
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in TOKENIZER.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    config = json.loads((other / "tokenizer_config.json").read_text()) | {"model_max_length": 7}
+    (other / "tokenizer_config.json").write_text(json.dumps(config))
+    notice = answers_of(RunSpec(data=(str(tmp_path / "e"),), tokenizer=str(other))).notice
+    assert notice is not None
+    assert "tokenizer_config.json differ" in notice
+    (tmp_path / "e" / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match="encode again"):
+        answers_of(spec(tmp_path / "e"))
+
+
+def test_a_notebook_holds_the_rows_in_a_frame(tmp_path: Path) -> None:
+    made = view(str(many(tmp_path / "<b>.jsonl", 500)), str(TOKENIZER), rows=[3, 400, 9999, 4])
+    assert isinstance(made, View)
+    assert [row["row"] for row in made.rows] == [3, 4, 400]
+    assert "rows shown: 3" in repr(made)
+    html = made._repr_html_()
+    assert html.startswith('<iframe sandbox="allow-scripts" srcdoc="')
+    assert "<b>" not in html
+    assert "connect-src" not in html
+    assert len(view(many(tmp_path / "b.jsonl", 30), TOKENIZER).rows) == 20
+    with pytest.raises(DataError):
+        view(tmp_path / "none.jsonl", TOKENIZER)
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    for arguments, kind in (
+        ([str(tmp_path / "no.jsonl"), "-t", str(TOKENIZER)], DataError),
+        ([str(DATA)], SpecError),
+        ([], UsageError),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            assert isinstance(run(command, arguments).exception, kind)
+    with serving(DATA) as server, pytest.raises(UsageError, match="--port"):
+        served(spec(DATA), port=server.server_address[1])
+
+
+def test_settings_name_the_data(tmp_path: Path) -> None:
+    (tmp_path / "truetune.yaml").write_text(f"data: {DATA}\ntokenizer: {TOKENIZER}\n")
+    from truetune.cli.options import run_of
+
+    found: list[RunSpec] = []
+    probe = type(command)(
+        "view", params=command.params, callback=lambda row, port, no_open, **o: found.append(run_of(o))
+    )
+    CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
+    assert [source.path for source in resolve(found[0].data)] == [DATA]
