@@ -189,8 +189,9 @@ def test_without_a_base(made: Path, tmp_path: Path) -> None:
 def test_the_command(made: Path, tmp_path: Path) -> None:
     run = CliRunner()
     given = [str(made / "lora-merged"), "--base", str(made / "base"), "--adapter", str(made / "lora")]
-    done = run.invoke(command, [*given, "--format", "json", "-o", str(tmp_path / "m.json")], standalone_mode=False)
+    done = run.invoke(command, [*given, "--json"], standalone_mode=False)
     assert done.return_value == 0
+    assert run.invoke(command, [*given, "-o", str(tmp_path / "m.json")], standalone_mode=False).output == ""
     value = json.loads(done.output)
     assert value == json.loads((tmp_path / "m.json").read_text()) | {"seconds": value["seconds"]}
     assert value["schema"] == "truetune.movement/1"

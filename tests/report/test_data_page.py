@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -22,7 +23,7 @@ from truetune.report.page import page, page_of
 from truetune.report.page.data import section
 from truetune.spec.files import spec_of
 
-WORDS = ("sea", "law", "soup", "star", "bike", "song")
+WORDS = tuple(f"{one}{two}" for one in ("sea", "law", "soup", "star", "bike", "song") for two in range(40))
 
 
 @dataclass
@@ -75,21 +76,22 @@ def charts(result: dict[str, Any]) -> dict[str, Drawn]:
 
 @pytest.fixture(scope="module")
 def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
-    """300 rows of three sources, one after the other, the later the shorter; some stand twice, some in the evaluation
+    """600 rows of three sources, one after the other, the later the shorter; some stand twice, some in the evaluation
     data."""
     folder = tmp_path_factory.mktemp("grouped")
+    rng = random.Random(8)
     rows = [
-        {"source": ("web", "books", "</svg><script>")[i // 100], "messages": [
+        {"source": ("web", "books", "</svg><script>")[i // 200], "messages": [
             {"role": "user", "content": f"What about number {i}?"},
-            {"role": "assistant", "content": " ".join(WORDS[(i + k) % 6] for k in range(60 - i // 6))}]}
-        for i in range(300)
+            {"role": "assistant", "content": " ".join(rng.choices(WORDS, k=66 - i // 10))}]}
+        for i in range(600)
     ]  # fmt: skip
-    rows[200] = rows[10]
+    rows[400] = rows[410] = rows[10]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
     data, held = str(folder / "rows.jsonl"), str(folder / "held.jsonl")
     return check(
-        spec_of({"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 64}, "t"), views=40
+        spec_of({"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 128}, "t"), views=40
     )
 
 
@@ -116,7 +118,7 @@ def test_lengths_and_shares(grouped: DataReport) -> None:
     assert lengths.marks == 1
     made = section(result)
     assert made is not None
-    assert f"would shorten {result['lengths']['over']:,} of 300 examples" in made.html
+    assert f"would shorten {result['lengths']['over']:,} of 600 examples" in made.html
     assert f"{result['lengths']['lost_supervised']:,} of them supervised" in made.html
     assert len(drawn["Supervised share of each example"].titles) == len(result["data"]["shares"]["counts"]) + 2
 
@@ -127,21 +129,18 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
     sources = drawn["Sources along the file"]
     order = result["data"]["order"]
     assert len(sources.titles) == len(order["rows"])
-    assert sources.titles[0].endswith("web 4")
-    assert "rows 100 to 103: books 4" in sources.titles
+    assert sources.titles[0].endswith("web 8")
+    assert "rows 200 to 207: books 8" in sources.titles
     assert all(round(height) == 100 for height in sources.heights)
-    assert sources.links == [f"#row={row}" for row in range(0, 40, 4)] + ["#row=200"] * (200 in _viewed(result))
+    viewed = sorted({view["row"] for view in result["views"]})
+    assert sources.links == [f"#row={row}" for i, row in enumerate(viewed) if not i or row // 8 > viewed[i - 1] // 8]
     assert "the rows are grouped" in str(section(result).html)  # type: ignore[union-attr]
     assert drawn["Mean length along the file"].heights[0] > drawn["Mean length along the file"].heights[-1]
 
 
-def _viewed(result: dict[str, Any]) -> set[int]:
-    return {view["row"] for view in result["views"]}
-
-
 def test_copies_and_leaks(grouped: DataReport) -> None:
     html = str(section(as_dict(grouped)).html)  # type: ignore[union-attr]
-    assert "1 copy of 1 row" in html
+    assert "2 copies of 1 row" in html
     assert 'href="#row=10"' in html
     assert "5 of 5 evaluation rows are known from the training data" in html
 
@@ -182,8 +181,8 @@ def test_nothing_of_the_data_becomes_markup(hostile: DataReport, grouped: DataRe
     for report in (hostile, grouped):
         made = section(as_dict(report))
         assert made is not None
-        assert "<script" not in made.html and "<img" not in made.html and "\x1b" not in made.html
-    assert "&lt;/svg&gt;&lt;script&gt; 4" in str(section(as_dict(grouped)).html)  # type: ignore[union-attr]
+        assert not re.search("<script|<img|[\x1b\u202e]", made.html)
+    assert "&lt;/svg&gt;&lt;script&gt; 8" in str(section(as_dict(grouped)).html)  # type: ignore[union-attr]
     assert len(HOSTILE) > 9
 
 
@@ -197,8 +196,9 @@ def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) ->
                 assert violations(view) == []
                 for svg in view.locator("#dataset svg").all():
                     box = svg.bounding_box()
-                    assert box is not None and box["width"] > 0.6 * min(size["width"], 900)
+                    assert box is not None
+                    assert box["width"] > 0.6 * min(size["width"], 900)
                 if name == "grouped" and size == DESK:
                     view.locator("#dataset svg[role=group] a").nth(2).click(position={"x": 3, "y": 20})
-                    assert view.url.endswith("#row=8")
-                    assert "row 8" in view.locator("#tokens [data-title]").inner_text()
+                    assert view.url.endswith("#row=16")
+                    assert "row 16" in view.locator("#tokens [data-title]").inner_text()

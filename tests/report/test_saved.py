@@ -15,8 +15,8 @@ from truetune.report.sarif import to_sarif
 
 def test_the_suffix_decides(broken: DataReport, tmp_path: Path) -> None:
     for name, drawn in (("a.html", page), ("a.json", to_json), ("a.SARIF", to_sarif)):
-        broken.save(tmp_path / name)
+        broken.save_as(tmp_path / name)
         assert (tmp_path / name).read_text(encoding="utf-8") == drawn(broken)
     with pytest.raises(UsageError, match=r"saved as \.html, \.json, \.sarif"):
-        broken.save(tmp_path / "a.txt")
+        broken.save_as(tmp_path / "a.txt")
     assert len(list(tmp_path.iterdir())) == 3

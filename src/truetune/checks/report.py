@@ -87,7 +87,7 @@ class Report:
         """What its JSON has besides, for this kind of report: plain values."""
         return {}
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save_as(self, path: str | PathLike[str]) -> None:
         """Write it as what the name ends in: `.html` the page, `.json`, `.sarif`. Raises UsageError, OSError."""
         from truetune.report.saved import save
 

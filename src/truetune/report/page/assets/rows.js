@@ -11,7 +11,7 @@ truetune.rows = (() => {
       entries[known.get(key)].push(row);
     }
     const nearest = (number) => entries.reduce((best, views, k) =>
-      Math.abs(views[0].row - number) < Math.abs(entries[best][0].row - number) ? k : best, 0);
+      Math.abs((views[0].row ?? k) - number) < Math.abs((entries[best][0].row ?? best) - number) ? k : best, 0);
     return {
       length: entries.length, end: entries.length, seek: null, index: nearest,
       at: (k) => entries[k], load: async (k) => entries[k], known: () => entries.entries(), async watch(changed) { changed(); },
@@ -91,7 +91,7 @@ truetune.list = (box, height, item) => {
   box.addEventListener("scroll", plan, { passive: true });
   new ResizeObserver(plan).observe(box);
   return {
-    resize(length) { count = length; draw(); },
+    resize(length) { count = length; box.style.height = `${inner() + 2}px`; draw(); },
     reveal(k) {
       const top = box.scrollTop * ratio(), room = box.clientHeight;
       if (k * height < top || (k + 1) * height > top + room) box.scrollTop = (k * height - room / 2) / ratio();

@@ -7,7 +7,7 @@ truetune.section("tokens", (element, data) => {
   let hits = [], timer = 0, opened = null;
   const say = (text) => { one(".said").textContent = text; };
   const switched = (name) => { const box = one(`[data-switch=${name}]`); return box.checked && !box.parentElement.hidden; };
-  const place = (view) => (view.row === null ? spelling.visible(view.title ?? "a line") : `row ${number(view.row)}`);
+  const place = (view) => (view.row === null ? spelling.visible((view.title ?? "a line").split(", placed by ")[0]) : `row ${number(view.row)}`);
 
   /* --- the list of rows */
   const list = truetune.list(one(".list"), LINE, (k) => {
@@ -43,13 +43,17 @@ truetune.section("tokens", (element, data) => {
     const titles = ["as it is", view.twin ? view.twin_name ?? "clean twin" : "as the inference contract wants it"];
     panes.length = 0;
     one(".both").replaceChildren(...rows.map((row, n) => {
-      const target = make("div", { class: "tokens", role: "listbox", "aria-label": `Tokens of ${place(view)}${twin ? `, ${titles[n]}` : ""}`, "aria-orientation": "horizontal", dir: "auto" });
+      const target = make("div", { class: "tokens", role: "listbox", "aria-label": `Tokens of ${place(view)}${twin ? `, ${titles[n]}` : ""}`, "aria-orientation": "horizontal", dir: switched("text") ? "auto" : "ltr" });
       panes.push({ row, target, places: spelling.places(row), spans: boxes.draw(target, row, { ...look(row), differs: differs[n] }) });
       return make("div", { class: "pane" }, twin ? make("p", { class: "side" }, spelling.visible(titles[n])) : null, target);
     }));
     if (twin) say(`${many(differs[0].reduce((a, b) => a + b, 0), "token")} differ${differs[0].length ? "" : "s"}`);
     const first = panes[0].spans[at.token] ?? panes[0].spans.find(Boolean);
     if (first) select(first, false); else facts(null);
+    if (twin) {
+      panes[1].spans.find(Boolean)?.setAttribute("tabindex", 0);
+      panes.forEach(({ target }, n) => target.addEventListener("scroll", () => { panes[1 - n].target.scrollTop = target.scrollTop; }, { passive: true }));
+    }
     mark();
   }
 
@@ -67,7 +71,7 @@ truetune.section("tokens", (element, data) => {
     Object.assign(at, { view, token });
     const cut = view.error ? `: ${spelling.visible(view.error)}` : "";
     const from = view.file === null || view.row === null ? "" : ` · ${spelling.visible(view.file)}:${view.line}`;
-    one("[data-title]").textContent = `${place(view)}${view.row !== null && view.title ? ` · ${spelling.visible(view.title)}` : ""}${from}${view.format ? ` · ${spelling.visible(view.format)}` : ""}${cut}`;
+    one("[data-title]").textContent = `${view.row === null ? spelling.visible(view.title ?? "a line") : place(view)}${view.row !== null && view.title ? ` · ${spelling.visible(view.title)}` : ""}${from}${view.format ? ` · ${spelling.visible(view.format)}` : ""}${cut}`;
     const views = store.at(at.k);
     one(".turns").replaceChildren(...(views.length > 1 ? views.map((other) => make("button", {
       type: "button", "aria-pressed": String(other === view), onclick: () => show(other),
@@ -94,8 +98,9 @@ truetune.section("tokens", (element, data) => {
 
   /* --- one token */
   const paneOf = (span) => panes.find((pane) => pane.target.contains(span)) ?? panes[0];
+  const current = (pane) => pane?.target.querySelector(".t[tabindex]");
   function select(span, focus = true) {
-    for (const old of all("[tabindex='0'].t")) { old.removeAttribute("tabindex"); old.removeAttribute("aria-selected"); old.removeAttribute("aria-describedby"); }
+    for (const old of [current(paneOf(span))].filter(Boolean)) { old.removeAttribute("tabindex"); old.removeAttribute("aria-selected"); old.removeAttribute("aria-describedby"); }
     for (const [name, value] of [["tabindex", 0], ["aria-selected", true], ["aria-describedby", "token-facts"]]) span.setAttribute(name, value);
     facts(span);
     if (paneOf(span) === panes[0]) at.token = Number(span.dataset.i);
@@ -112,7 +117,7 @@ truetune.section("tokens", (element, data) => {
     yield ["source", boxes.source(row, i, sources).label];
     yield ["from", path ? spelling.visible(path) + (start < 0 ? "" : `[${start}:${end}]`) : row.padding?.[i] === "1" ? "padding" : "the template", "wide"];
     yield ["label", `${row.labels?.[i] ?? (learned ? row.ids[i] : -100)} (${learned ? "supervised" : "context"})`];
-    if (row.expected) yield boxes.wrong(row, i) ? ["wrong", expects ? "must be learned, and is not" : "is learned, and must not be", "amiss"] : ["as it should be", "yes"];
+    if (row.expected) yield boxes.wrong(row, i) ? ["wrong", expects ? "must be learned, and is not" : "is learned, and must not be", "amiss"] : ["expected", "the same"];
     yield ["token", `${number(i)} of ${number(row.ids.length)}`];
     if (row.positions) yield ["position", number(row.positions[i])];
     if (document_ >= 0) yield ["document", row.origins?.[document_] ? `${document_}: ${spelling.visible(String(row.origins[document_][0]))}:${row.origins[document_][1]}` : String(document_)];
@@ -123,7 +128,7 @@ truetune.section("tokens", (element, data) => {
   function facts(span) {
     const lines = span ? [...known(paneOf(span), Number(span.dataset.i))] : [];
     one(".panel").classList.toggle("empty", !span);
-    one("#token-facts").replaceChildren(...lines.map(([name, value, kind]) => make("div", { class: kind }, make("dt", {}, name), make("dd", {}, make("bdi", {}, value)))));
+    one("#token-facts").replaceChildren(...lines.map(([name, value, kind]) => make("div", { class: kind }, make("dt", {}, name), make("dd", {}, make("bdi", {}, ...value.split(/(?=\[\d+:)/).flatMap((part, i) => (i ? [make("wbr"), part] : [part])))))));
   }
 
   function step(span, by) {
@@ -236,7 +241,7 @@ truetune.section("tokens", (element, data) => {
   });
   element.addEventListener("change", (event) => { if (event.target.dataset.switch) draw(); else if ("jump" in event.target.dataset) choose(store.index(Number(event.target.value))); });
   one(".both").addEventListener("pointerover", (event) => { const token = event.target.closest(".t"); if (token && event.pointerType === "mouse") facts(token); });
-  one(".both").addEventListener("pointerleave", () => facts(one(".t[tabindex='0']")));
+  one(".both").addEventListener("pointerleave", () => facts(current(panes[0])));
   one("[data-find]").addEventListener("input", (event) => { clearTimeout(find.timer); find.timer = setTimeout(find, 120, event.target.value); });
   one("[data-find]").addEventListener("keydown", (event) => {
     if (event.key === "Enter") hit(at.hit + (event.shiftKey ? -1 : 1));
