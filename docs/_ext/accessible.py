@@ -13,7 +13,7 @@ MENDED = {
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
 }
-PARAMETERS = re.compile(r'(?s)(?<=<span class="sig-paren">\(</span>)<dl>(.*?)</dl>')
+PARAMETERS = re.compile(r'(?s)(?<=<span class="sig-paren">\(</span>)\s*<dl>(.*?)</dl>')
 """Of a signature over several lines: a list of definitions without a term"""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -90,3 +91,23 @@ def wrong(line: str, *, whole: bool = True) -> str | None:
 def _place_holder(line: str) -> bool:
     """A word in capitals or with dots stands for something."""
     return bool(re.search(r"(?<![\w-])[A-Z]{1,}(?![\w])|\.\.\.|…|<\w+>", line))
+
+
+def names(code: str) -> list[str]:
+    """Dotted Python names below `truetune` in inline code."""
+    found = re.findall(r"(?<![\w/.-])truetune\.[a-z_]\w*(?:\.\w+)*(?![\w/])", code)
+    return [name for name in found if not name.endswith((".yaml", ".json"))]
+
+
+def resolves(name: str) -> bool:
+    """There is a module or an attribute of this name."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:i]))
+        except ImportError:
+            continue
+        for part in parts[i:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False

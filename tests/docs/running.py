@@ -57,7 +57,7 @@ def environment(folder: Path) -> dict[str, str]:
     """Of all that runs: no network, no GPU, this Python and this truetune first, caches of its own."""
     tools = folder.parent / "bin"
     tools.mkdir(exist_ok=True)
-    for name, module in {"truetune": "-m truetune", "python": "", "trl": "-m trl.cli"}.items():
+    for name, module in {"truetune": "-m truetune", "python": ""}.items():
         tool = tools / name
         if not tool.exists():
             tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')

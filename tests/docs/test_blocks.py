@@ -149,6 +149,7 @@ def run_lines(block: Block, folder: Path, there: set[str], url: str) -> None:
 def went_well(ran: running.Ran, codes: set[int], what: str) -> None:
     assert ran.code in codes, f"{what}: exit code {ran.code}\n{ran.said[-4000:]}"
     assert TRACE not in ran.said, f"{what}\n{ran.said[-4000:]}"
+    assert ran.code != 1 or re.search(r"\bTT\d{3}\b", ran.said), f"{what}: 1 without a finding\n{ran.said[-4000:]}"
 
 
 def allowed(block: Block) -> set[int]:
@@ -225,6 +226,12 @@ def commands() -> Iterator[tuple[str, str, bool]]:
 def test_every_command_is_one_that_there_is() -> None:
     found = [(place, wrong) for place, line, whole in commands() if (wrong := reading.wrong(line, whole=whole))]
     assert not found, "\n".join(f"{place}: {wrong}" for place, wrong in found)
+
+
+def test_every_name_of_the_package_is_one_that_there_is() -> None:
+    found = [(page.name, line, name) for page in pages() for line, code in inline(page) for name in reading.names(code)]
+    assert found
+    assert not [place for place in found if not reading.resolves(place[2])]
 
 
 def test_what_is_not_run_is_counted() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from tests.browser import chromium
+from tests.browser import chromium, violations
 from tests.docs import site
 from truetune.checks.catalogue import page as source
 from truetune.checks.catalogue import rules
@@ -30,7 +30,7 @@ def test_the_site(tmp_path: Path) -> None:
     assert not [path for path, page in pages.items() if not page.title]
     every_rule_has_its_page(root, pages)
     names_are_documented(root, pages)
-    search_finds_without_network(root)
+    a_browser_is_content(root)
 
 
 def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
@@ -54,7 +54,8 @@ def names_are_documented(root: Path, pages: dict[Path, site.Page]) -> None:
     assert not [name for name in truetune.RunSpec.model_fields if f">{name}" not in settings]
 
 
-def search_finds_without_network(root: Path) -> None:
+def a_browser_is_content(root: Path) -> None:
+    """The search finds without a network, and axe has nothing to say."""
     with chromium() as browser:
         context = browser.new_context()
         page, asked = context.new_page(), list[str]()
@@ -63,6 +64,9 @@ def search_finds_without_network(root: Path) -> None:
         page.wait_for_selector("#search-results li a")
         found = page.locator("#search-results li a").evaluate_all("links => links.map(link => link.textContent)")
         assert "pad-is-stop-token" in found
+        for name in ("index", "rules/pad-is-stop-token", "reference/reports"):
+            page.goto((root / f"{name}.html").as_uri())
+            assert not violations(page), name
         assert not [url for url in asked if not url.startswith(("file:", "data:"))]
         context.close()
 

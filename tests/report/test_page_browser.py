@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -355,6 +358,76 @@ def test_a_million_rows_fit_the_list(see: Open) -> None:
     assert texts == ["999999", True]
 
 
+ROWS = 300_000
+
+
+class Rows(BaseHTTPRequestHandler):
+    """A server of ROWS rows, as `truetune view` is one: at most 8 at a time; one in 1,000 is faulty; 7 in two turns."""
+
+    def do_GET(self) -> None:
+        path, _, text = self.path.partition("?")
+        query = {name: values[0] for name, values in parse_qs(text).items()}
+        body = {"/": self.page, "/rows": self.rows, "/search": self.search}[path](query)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if path == "/" else "application/json")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def page(self, query: dict[str, str]) -> str:
+        return document("rows", [tokens_section({"remote": "rows"})], {}, connect=True)
+
+    def rows(self, query: dict[str, str]) -> str:
+        start, count = int(query["start"]), min(int(query["count"]), 8)
+        numbers = range(start, min(start + count, ROWS))
+        made = [row(i, f"row {i}", " needle" if i == 250_000 else " hay") for i in numbers]
+        made[1:1] = [row(7, "seven", turn=3)] if start == 7 else []
+        return json.dumps({"rows": made, "total": ROWS, "indexed": ROWS, "notice": "<b>one</b> notice"})
+
+    def search(self, query: dict[str, str]) -> str:
+        start = int(query["start"])
+        found = -(-start // 1000) * 1000 if "kind" in query else 250_000
+        part = start + 100_000
+        here = start <= found < min(part, ROWS)
+        return json.dumps({"row": found if here else None, "scanned": part, "done": part >= ROWS})
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Rows) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_rows_of_a_server_come_when_they_are_looked_at(browser: Browser, served: str) -> None:
+    asked = list[str]()
+    with opened(browser, served + "#row=123456&tok=1") as view:
+        view.set_default_timeout(5000)
+        view.on("request", lambda request: asked.append(request.url))
+        expect(view.locator(".t")).to_have_text(["row 123456", " hay"])
+        expect(view.locator(".said")).to_have_text("<b>one</b> notice")
+        assert focused(view) == 1
+        view.locator("[data-jump]").fill("299999")
+        view.keyboard.press("Enter")
+        expect(view.locator(".t").first).to_have_text("row 299999")
+        expect(view.locator(".entry[aria-selected=true]")).to_contain_text("row 299,999")
+        view.get_by_role("button", name="next finding").click()
+        expect(view.locator(".said")).to_have_text("none from row 300,000 on")
+        view.locator("[data-jump]").fill("20")
+        view.keyboard.press("Enter")
+        view.get_by_role("button", name="next finding").click()
+        expect(view.locator(".t").first).to_have_text("row 1000")
+        view.get_by_role("searchbox", name="Search the rows").fill("NEEDLE")
+        view.keyboard.press("Enter")
+        expect(view.locator(".found.now")).to_have_text(" needle")
+        expect(view.locator("[data-title]")).to_contain_text("row 250,000 ")
+        assert len(asked) < 60
+        assert violations(view) == []
+
+
 def test_a_row_of_20_000_tokens(see: Open) -> None:
     view = see([row(0, *words(1, 20_000))], "#row=0&tok=19990")
     assert view.locator(".t").count() == 20_000
@@ -441,11 +514,12 @@ def test_it_works_in_the_frame_of_a_notebook(see: Open, broken: DataReport) -> N
 
 
 def test_a_row_that_has_no_tokens_says_why(see: Open) -> None:
-    view = see([row(0, error="the template refuses: <b>no</b>"), row(1, "a")])
-    expect(view.locator("[data-title]")).to_contain_text("the template refuses: <b>no</b>")
+    view = see([row(0, error="the template refuses: <b>no</b>"), row(1, "a", problems=["x", "y"], left_out=1200)])
+    expect(view.locator("[data-amiss]")).to_have_text("the template refuses: <b>no</b>")
     view.locator(".list").focus()
     view.keyboard.press("ArrowDown")
     expect(view.locator(".t")).to_have_text(["a"])
+    expect(view.locator("[data-amiss]")).to_have_text("x; y; 1,200 tokens more are not shown")
 
 
 def test_marks_stay_where_colours_are_forced(see: Open) -> None:

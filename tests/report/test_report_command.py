@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -22,6 +23,7 @@ from truetune.logs.thin import POINTS, smoothed, thinned
 from truetune.report.as_json import to_json
 from truetune.report.page import page_of
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8"))
 LOGS = Path(__file__).parents[1] / "logs" / "runs"
 
 
@@ -66,7 +68,7 @@ def test_a_page_of_ours_is_replaced_and_nothing_else(folder: Path) -> None:
 def test_json_is_the_same_report(folder: Path) -> None:
     value = json.loads(run("outputs", "--json").output)
     assert not Path("report.html").exists()
-    assert value["schema"] == "truetune.report/1"
+    jsonschema.validate(value, SCHEMA)
     made = value["runs"][0]
     assert made["name"] == "outputs"
     assert made["settings"]["training.learning_rate"] == "0.0001"
@@ -155,6 +157,13 @@ def test_a_look_of_a_hundred_thousand_steps_is_small(tmp_path: Path) -> None:
     (tmp_path / "trainer_log.jsonl").write_text(log)
     run(tmp_path, "-o", tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size < 200_000
+
+
+def test_tokens_a_second_are_told_by_tokens_and_clock(tmp_path: Path) -> None:
+    records = [{"step": n, "loss": 2.0, "num_tokens": 500 * n, "wall_time": 1000.0 + 2 * n} for n in range(1, 5)]
+    (tmp_path / "trainer_log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    curve = json.loads(run(tmp_path, "--json").output)["runs"][0]["curves"]["tokens_per_second"]
+    assert (curve["x"], curve["y"]) == ([2, 3, 4], [250, 250, 250])
 
 
 def test_names_tell_runs_apart() -> None:

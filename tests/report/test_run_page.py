@@ -135,7 +135,12 @@ def test_two_runs_stand_side_by_side(see: Open) -> None:
         "all => all.filter((p) => p.closest('.lines')).map((p) => p.getAttribute('stroke-dasharray'))"
     ) == ["", "7 4", "", "7 4"]
     assert page.locator(".differs tbody tr").all_inner_texts() == ["training.learning_rate\t0.0001\t0.0003"]
-    assert page.locator("#run .c-pins a").evaluate_all("all => all.map((a) => a.getAttribute('href'))")[0] == "#TT081"
+    pins = page.locator("#run .c-pins li")
+    hrefs = [pin.locator("a").get_attribute("href") for pin in pins.all()]
+    assert sorted(hrefs) == ["#TT081", "#TT081-2", "#TT083", "#TT083-2"]
+    for pin, href in zip(pins.all(), hrefs, strict=True):
+        message = pin.inner_text().partition(" TT08")[2][2:]
+        assert message in page.locator(f"{href} > summary").inner_text()
     expect(page.get_by_text("run: <i>evil").first).to_be_visible()
     found = page.locator("#looks .sample >> nth=0 >> .s-head b").all_inner_texts()
     assert found == ["A calm, step 40"]

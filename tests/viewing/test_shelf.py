@@ -164,3 +164,14 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     assert shelf.total == rows
     assert peak < 6 << 20, peak
     shelf.close()
+
+
+def test_packed_lines_beyond_what_is_kept_of_them(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"{i} {'z' * 380}"}) + "\n" for i in range(30_000)]
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode(), 1))
+    shelf = indexed([str(tmp_path / "a.jsonl.gz")])
+    for start in (29_990, 29_700, 3, 15_000, 14_000, 0):
+        assert [record.row for _, record in shelf.records(start, 5)] == [
+            json.loads(line) for line in lines[start : start + 5]
+        ]
+    shelf.close()

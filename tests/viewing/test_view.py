@@ -18,6 +18,7 @@ from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.report.page.rendered import Rendered
+from truetune.report.page.rows import LONGEST
 from truetune.spec.run import RunSpec
 from truetune.viewing.answers import Answers
 from truetune.viewing.view import View, answers_of, served, view
@@ -48,7 +49,7 @@ def answers(data: Path, **settings: Any) -> Answers:
 def test_the_browser_scrolls_and_jumps_over_rows_that_the_server_gives(tmp_path: Path) -> None:
     rows = 30_000
     with (
-        serving(many(tmp_path / "a.jsonl", rows), row=29_000) as server,
+        serving(many(tmp_path / "a.jsonl", rows)) as server,
         chromium() as browser,
         opened(browser, f"{server.url}#row=29000") as page,
     ):
@@ -180,3 +181,15 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
     assert [source.path for source in resolve(found[0].data)] == [DATA]
+
+
+def test_answers_with_long_rows_end_early_and_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({"text": f"{i} " + "a b " * 30_000}) + "\n" for i in range(7)))
+    made, found = answers(path, append_eos=True), list[int]()
+    while rows := made.rows(len(found), 7)["rows"]:
+        assert len(rows) < 7
+        assert all(len(row["ids"]) == LONGEST and "tokens are shown" in row["error"] for row in rows)
+        found += [row["row"] for row in rows]
+    assert found == list(range(7))
+    assert len(view(path, TOKENIZER, rows=7, append_eos=True).rows) == 7

@@ -21,7 +21,7 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
     "Opening a model": ("backend", "served_model", "route", "concurrency", "timeout", "trust_remote_code", "dtype"),
     "Report and output": (
         *("select", "ignore", "fail_on", "output_format", "json", "output", "html", "verbose", "quiet"),
-        *("no_progress", "help"),
+        "no_progress",
     ),
 }
 """Options by what they are about; the others come first"""

@@ -18,6 +18,8 @@ from truetune.errors import FindingsError, TruetuneError, UsageError
 
 RANK = int(os.environ.get("RANK") or 0)
 """Which process of a run this is"""
+NOT_PASSED = ("launch", "config_file", "output_format")
+"""Parameters that the processes of a launch do not get"""
 SAME = 3
 """Seconds in which a launcher ends this process, where the first one has failed too and has said why"""
 
@@ -126,14 +128,14 @@ def _one_of_several() -> Iterator[None]:
 
 
 def _launched(processes: int, config_file: str | None) -> int:
-    """The same command, without these two options, in so many processes."""
+    """The same command, without NOT_PASSED, in so many processes."""
     from truetune.training.launch import launch
 
     context = click.get_current_context()
     given = [
         _spelled(param, value)
         for param in context.command.params
-        if param.name not in ("launch", "config_file", "output_format") and (value := context.params[param.name or ""])
+        if param.name not in NOT_PASSED and (value := context.params.get(param.name or ""))
     ]
     return launch(processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True))
 

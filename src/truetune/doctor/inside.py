@@ -73,21 +73,18 @@ def bf16(torch: Any) -> bool:
 
 def flash_attn() -> None:
     """A forward pass; ones in, ones out."""
-    import torch
-    from flash_attn import flash_attn_func
-
+    torch, attention = importlib.import_module("torch"), importlib.import_module("flash_attn").flash_attn_func
     if torch.cuda.is_available():
         one = torch.ones(1, 16, 2, 64, dtype=torch.float16, device="cuda")
-        if not torch.allclose(flash_attn_func(one, one, one), one):
+        if not torch.allclose(attention(one, one, one), one):
             raise RuntimeError("its result is wrong")
 
 
 def bitsandbytes() -> None:
     """The library behind it, which a broken install replaces with one that raises later."""
-    from bitsandbytes import cextension
-
-    if "Mock" in type(cextension.lib).__name__:
-        raise RuntimeError(str(getattr(cextension.lib, "error_msg", "")) or "its native library was not loaded")
+    library = importlib.import_module("bitsandbytes.cextension").lib
+    if "Mock" in type(library).__name__:
+        raise RuntimeError(str(getattr(library, "error_msg", "")) or "its native library was not loaded")
 
 
 DEEPER: dict[str, Any] = {

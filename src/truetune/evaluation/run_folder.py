@@ -33,6 +33,8 @@ OTHERWISE: Mapping[Kind, str] = {
     "notebook": "truetune lint {} --html report.html",
 }
 """The command for what is no run"""
+RUNNING = ("looking", "training")
+"""States of a run that goes on"""
 SIGNS = {"loss", "eval_loss", "learning_rate", "grad_norm", "reward"}
 """One of these is logged in each run."""
 
@@ -126,7 +128,7 @@ def _of_answers(
         return [found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen]
     if not looks or (folder / WATCH).is_file():
         return []
-    finished = record.get("status") == "finished"
+    finished = record.get("status") not in RUNNING
     watched = Watched(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
     return [Found(finding, watched.looks[-1].step) for finding in findings_of(watched, spec)]
 

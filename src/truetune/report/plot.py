@@ -229,14 +229,14 @@ def marks_y(frame: Axes) -> list[tuple[float, str]]:
     if frame.log:
         return [(_per_cent(1 - (frame.y(v) or 0.0)), f"{v:g}") for v in log_ticks(frame.low, frame.high)]
     values = ticks(frame.low, frame.high, 4)
-    step = values[1] - values[0] if len(values) > 2 else 0.0
+    step = values[1] - values[0] if len(values) > 1 else 0.0
     return [(_per_cent(1 - (frame.y(v) or 0.0)), label(v, step)) for v in values]
 
 
 def marks_x(frame: Axes) -> list[tuple[float, str]]:
     """(share of the width in per cent, label) of round values."""
     values = ticks(frame.left, frame.right, 5, whole=frame.right - frame.left > 2)
-    step = values[1] - values[0] if len(values) > 2 else 0.0
+    step = values[1] - values[0] if len(values) > 1 else 0.0
     return [(_per_cent(frame.x(v)), label(v, step)) for v in values]
 
 

@@ -17,7 +17,7 @@ from truetune.viewing.shelf import Shelf
 MOST = 64
 """Rows in one answer"""
 KEPT = 200_000
-"""Tokens of rows that are kept"""
+"""Tokens of rows that are kept, and after which an answer ends"""
 PATIENCE, SEARCHED = 1.0, 0.5
 """Seconds that an answer waits for a row to be found, and that one step of a search takes"""
 AT_ONCE = 256
@@ -38,14 +38,11 @@ class Maker(Protocol):
 class Answers:
     """For several threads: one draws at a time."""
 
-    def __init__(
-        self, open_shelf: Callable[[], Shelf], maker: Maker, *, wanted: int = 0, notice: str | None = None
-    ) -> None:
-        """`wanted` is a row that the page opens with: the first answer waits for it."""
+    def __init__(self, open_shelf: Callable[[], Shelf], maker: Maker, notice: str | None = None) -> None:
+        """`notice` is what each answer says besides."""
         self._open_shelf = open_shelf
         self.shelf, self.maker = open_shelf(), maker
         self.notice = notice
-        self._wanted, self._patience = wanted, 15 * PATIENCE if wanted else PATIENCE
         self._drawing = threading.Lock()
         self._kept: OrderedDict[int, list[Row]] = OrderedDict()
         self._tokens = 0
@@ -63,11 +60,7 @@ class Answers:
 
     def rows(self, start: int, count: int) -> dict[str, Any]:
         """See `truetune.report.page.rows`."""
-        if count == 0:
-            self.shelf.wait(self._wanted, self._patience)
-            self._patience = PATIENCE
-            return self._state([])
-        self.shelf.wait(start + count - 1, PATIENCE)
+        self.shelf.wait(start + max(count, 1) - 1, PATIENCE)
         changed = self.shelf.changed()
         if changed:
             why = f"{', '.join(changed)}: changed since this page was opened; load the page again"
@@ -116,20 +109,22 @@ class Answers:
         return {"row": row, "scanned": scanned, "done": row is not None or (total is not None and scanned >= total)}
 
     def _drawn(self, start: int, count: int) -> Iterator[list[Row]]:
-        """What is kept, and what is drawn now."""
+        """What is kept, and what is drawn now; fewer rows where they are long."""
         wanted = range(start, max(start, min(start + count, self.shelf.indexed)))
-        missing = [row for row in wanted if row not in self._kept]
-        made: dict[int, list[Row]] = {}
-        if missing:
-            first, last = missing[0], missing[-1]
-            drawn = self.maker.rows(first, self.shelf.records(first, last - first + 1))
-            made = {row: [cut(one) for one in rows] for row, rows in enumerate(drawn, first)}
+        found = [] if all(row in self._kept for row in wanted) else self.shelf.records(start, len(wanted))
+        tokens = 0
         for row in wanted:
-            if row not in made:
+            if row in self._kept:
                 self._kept.move_to_end(row)
-            yield made[row] if row in made else self._kept[row]
-        for row, rows in made.items():
-            self._keep(row, rows)
+                rows = self._kept[row]
+            else:
+                (drawn,) = self.maker.rows(row, [found[row - start]])
+                rows = [cut(one) for one in drawn]
+                self._keep(row, rows)
+            yield rows
+            tokens += _tokens(rows)
+            if tokens > KEPT:
+                return
 
     def _keep(self, row: int, rows: list[Row]) -> None:
         self._tokens += _tokens(rows) - _tokens(self._kept.pop(row, []))

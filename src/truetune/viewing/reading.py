@@ -10,7 +10,7 @@ from truetune.data.files import PACKED, Source, open_raw, unpacked
 from truetune.data.records import Record, is_array, records
 from truetune.errors import DataError
 
-BLOCK = 1 << 20
+BLOCK, KEPT = 1 << 20, 1 << 22
 
 
 def is_lines(source: Source, raw: IO[bytes]) -> bool:
@@ -27,30 +27,39 @@ def groups(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
 
 class Lines:
-    """The bytes of a file of lines; those of a packed one are unpacked from the place that was read last, or anew."""
+    """The bytes of a file of lines. Of a packed one the last few megabytes are kept; what stands before them is
+    unpacked from the start of the file."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self._path = source.path
         self._raw = open_raw(source.path)
         self._packed = source.path.suffix.lower() in PACKED
-        self._stream = unpacked(self._raw, source.path)
-        self._at = 0
+        self._at = self._held = 0
+        """Bytes that were unpacked, and how many of the last ones are kept"""
+        self._restart()
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes from `start` to `stop`, unpacked."""
         if not self._packed:
             self._raw.seek(start)
             return self._raw.read(stop - start)
-        if self._at > start:
-            self._stream, self._at = unpacked(self._raw, self._source.path), 0
-        while self._at < start and (passed := self._stream.read(min(BLOCK, start - self._at))):
-            self._at += len(passed)
-        found = self._stream.read(stop - start)
-        self._at += len(found)
-        return found
+        if start < self._at - self._held:
+            self._restart()
+        while self._at < stop and (block := self._stream.read(min(BLOCK, stop - self._at))):
+            self._blocks.append(block)
+            self._at, self._held = self._at + len(block), self._held + len(block)
+            while self._held - len(self._blocks[0]) > max(KEPT, stop - start):
+                self._held -= len(self._blocks.popleft())
+        first = self._at - self._held
+        return b"".join(self._blocks)[start - first : stop - first]
 
     def close(self) -> None:
         self._raw.close()
+
+    def _restart(self) -> None:
+        self._stream = unpacked(self._raw, self._path)
+        self._blocks: deque[bytes] = deque()
+        self._at = self._held = 0
 
 
 class Onward:

@@ -28,7 +28,7 @@ KEPT_PACKS = 16
 """Encoded rows that are held: they are long"""
 
 
-def answers_of(spec: RunSpec, *, wanted: int = 0) -> Answers:
+def answers_of(spec: RunSpec) -> Answers:
     """Of the data of `spec`, not yet read. Raises SpecError, DataError, TokenizerError or TemplateError."""
     folder = Path(spec.data[0]) if len(spec.data) == 1 else None
     if folder is not None and (folder / "manifest.json").is_file():
@@ -36,14 +36,14 @@ def answers_of(spec: RunSpec, *, wanted: int = 0) -> Answers:
 
         packs = Packs(folder, spec)
         sources = sources_of(folder, packs.manifest)
-        return Answers(lambda: Shelf(sources, kept=KEPT_PACKS), packs, wanted=wanted, notice=packs.notice)
+        return Answers(lambda: Shelf(sources, kept=KEPT_PACKS), packs, packs.notice)
     resolve(spec.data)
-    return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec), wanted=wanted)
+    return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec))
 
 
-def served(spec: RunSpec, *, port: int = 0, row: int = 0) -> Server:
+def served(spec: RunSpec, *, port: int = 0) -> Server:
     """A server of the token view over the data, its rows being found. Raises as `answers_of`, and UsageError."""
-    answers = answers_of(spec, wanted=row)
+    answers = answers_of(spec)
     server = Server(page_of(spec, {"remote": "rows"}, connect=True), answers, port)
     answers.shelf.start()
     return server
@@ -89,8 +89,9 @@ class View:
         answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
         for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
             numbers = [row for _, row in run]
-            for at in range(0, len(numbers), MOST):
-                self.rows += answers.rows(numbers[at], len(numbers[at : at + MOST]))["rows"]
+            while numbers and (found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]):
+                self.rows += found
+                numbers = [row for row in numbers if row > found[-1]["row"]]
         answers.shelf.close()
 
     def __repr__(self) -> str:

@@ -30,19 +30,18 @@ LINES = 96
 
 def section(result: Result) -> Section | None:
     """Of reports on data, and of audits."""
-    lengths = result.get("lengths")
+    lengths: dict[str, Any] | None = result.get("lengths") if result.get("examples") else None
     data: dict[str, Any] = result.get("data") or {}
     lines = (result.get("audit") or {}).get("lines") or []
-    if not (lengths and result.get("examples")) and not lines:
+    if not lengths and not lines:
         return None
-    known = bool(lengths and result.get("examples"))
     return Section(
         "dataset",
         "Data",
         drawn(
             "data.html.jinja",
-            lengths=_lengths(lengths, data.get("shares")) if known else None,
-            loss=_loss(lengths, result["examples"]) if known else "",
+            lengths=_lengths(lengths, data.get("shares")) if lengths else None,
+            loss=_loss(lengths, result["examples"]) if lengths else "",
             shares=_shares(data["shares"]) if data.get("shares") else None,
             order=order_charts(data["order"], result) if data.get("order") else None,
             copies=_copies(data["copies"], result) if data.get("copies") else None,

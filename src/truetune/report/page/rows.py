@@ -23,7 +23,8 @@ A row (all lists have one entry a token):
 A server of rows (`truetune view`) answers, by the number of a row in the data, from 0:
 
     rows?start=K&count=N      {"rows": [row, ...], "total": int or null, "indexed": int, "notice": text or absent}
-                              of one row of the data all examples stand one after the other, each with its `row`;
+                              of one row of the data all examples stand one after the other, each with its `row`; fewer
+                              rows where they are long, or not yet indexed: go on behind the last one.
                               `indexed` rows are known by now, `total` once all are. count is 0 to 64
     search?q=TEXT&start=K     {"row": int or null, "scanned": int, "done": bool}: the first row from K on that holds the
                               text (ASCII letters of either case); null: none before `scanned`, go on from there

@@ -63,7 +63,8 @@ def _pins(runs: Sequence[Run], result: Result) -> Iterator[dict[str, Any]]:
             mine = places.get((pin["code"], pin["message"]))
             letter = LETTERS[number] if len(runs) > 1 else ""
             found.append({**pin, "run": letter, "href": mine.pop(0) if mine else None})
-    yield from sorted((pin for pin in found if pin["step"] is not None), key=lambda pin: pin["step"])
+    stepped = [pin for pin in found if pin["step"] is not None]
+    yield from sorted(stepped, key=lambda pin: (pin["step"], pin["severity"] != "error"))
     yield from (pin for pin in found if pin["step"] is None)
 
 

@@ -6,12 +6,13 @@ truetune.boxes = (() => {
   const supervised = (row, i) => on(row.supervised, i);
   const wrong = (row, i) => Boolean(row.expected) && row.expected[i] !== row.supervised[i];
   const bucket = (loss) => LOSSES.filter((limit) => loss >= limit).length;
-  const source = (row, i, sources) => (on(row.padding, i) ? { key: "padding", label: "padding" } : sources[row.source.charCodeAt(i) - 97] ?? { key: "other", label: "other" });
+  const named = (key) => ({ key, label: key });
+  const source = (row, i, sources) => (on(row.padding, i) ? named("padding") : sources[row.source.charCodeAt(i) - 97] ?? named("other"));
 
   function names(row, i, look) {
     const loss = row.losses?.[i];
-    return ["t", `s-${source(row, i, look.sources).key}`, supervised(row, i) && "sup", wrong(row, i) && "wrong", row.attended && !on(row.attended, i) && "unseen",
-      look.text && "run", look.loss && Number.isFinite(loss) && `l${bucket(loss)}`, look.differs?.[i] && "differs"].filter(Boolean).join(" ");
+    return ["t", `s-${source(row, i, look.sources).key}`, supervised(row, i) && "sup", wrong(row, i) && "wrong",
+      row.attended && !on(row.attended, i) && "unseen", look.text && "run", look.loss && Number.isFinite(loss) && `l${bucket(loss)}`, look.differs?.[i] && "differs"].filter(Boolean).join(" ");
   }
 
   function box(row, i, look, texts) {
@@ -98,5 +99,27 @@ truetune.boxes = (() => {
     return script;
   }
 
-  return { draw, differing, supervised, wrong, source, LOSSES };
+  /* The shown token that a key leads to from token `i`. */
+  function move(spans, i, key) {
+    if (key === "Home") return spans.find(Boolean);
+    if (key === "End") return spans.findLast(Boolean);
+    if (key === "ArrowLeft") return spans.findLast((span, k) => span && k < i) ?? spans[i];
+    if (key === "ArrowRight") return spans.find((span, k) => span && k > i) ?? spans[i];
+    return key === "ArrowUp" ? line(spans, i, -1) : key === "ArrowDown" ? line(spans, i, 1) : null;
+  }
+
+  /* The nearest one of the line above or below. */
+  function line(spans, i, by) {
+    const here = spans[i].getBoundingClientRect(), far = (rect) => Math.abs(rect.left - here.left);
+    let best = null, top = 0;
+    for (let k = i + by; k >= 0 && k < spans.length; k += by) {
+      const rect = spans[k]?.getBoundingClientRect();
+      if (!rect || (by > 0 ? rect.top < here.bottom - 2 : rect.bottom > here.top + 2)) continue;
+      if (best && Math.abs(rect.top - top) > rect.height / 2) break;
+      if (!best || far(rect) < far(best.getBoundingClientRect())) [best, top] = [spans[k], rect.top];
+    }
+    return best ?? spans[i];
+  }
+
+  return { draw, move, differing, supervised, wrong, source };
 })();

@@ -6,7 +6,8 @@ const truetune = {
   section(id, open) { this.sections.set(id, open); },
 
   async unpack(id) {
-    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+    const text = atob(document.getElementById(id).textContent), bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return JSON.parse(await new Response(stream).text());
   },

@@ -1,6 +1,6 @@
 /* The token view: a list of rows, one row as boxes, what is known of one token. */
 truetune.section("tokens", (element, data) => {
-  const { make, number, many, spelling, boxes, write } = truetune;
+  const { make, number, many, spelling, boxes, panel, write } = truetune;
   const one = (selector) => element.querySelector(selector), all = (selector) => [...element.querySelectorAll(selector)];
   const store = truetune.rows.open(data), sources = data.sources, LINE = 46;
   const at = { k: -1, view: null, token: 0, hit: -1 }, off = new Set(), panes = [];
@@ -15,11 +15,11 @@ truetune.section("tokens", (element, data) => {
     if (!views) later();
     const counted = view?.ids ? `${many(view.ids.length, "token")}, ${number(view.supervised.replaceAll("0", "").length)} supervised` : view ? "no tokens" : "";
     return make("div", { role: "option", class: "entry", id: `entry-${k}`, "data-k": k, "aria-selected": String(k === at.k), "aria-setsize": store.length, "aria-posinset": k + 1 },
-      make("b", {}, view ? place(view) : `row ${number(k)}`), view && marked(view) ? make("span", { class: "noted" }, " ● finding") : null,
+      make("b", {}, view ? place(view) : `row ${number(k)}`), view && marked(view) ? make("span", { class: "noted" }, view.error ? " ● amiss" : " ● finding") : null,
       views?.length > 1 ? ` · ${views.length} turns` : null, make("span", { class: "place" }, counted));
   });
   const linked = new Set([...document.querySelectorAll("#findings a[href^='#']")].map((a) => a.hash.split("&")[0]));
-  const marked = (view) => view.row !== null && linked.has(`#row=${view.row}`);
+  const marked = (view) => Boolean(view.error) || (view.row !== null && linked.has(`#row=${view.row}`));
   function later() {
     clearTimeout(timer);
     timer = setTimeout(() => all(".entry").map((line) => Number(line.dataset.k)).filter((k) => !store.at(k)).forEach((k) => store.load(k).catch(failed)), 60);
@@ -49,12 +49,18 @@ truetune.section("tokens", (element, data) => {
     }));
     if (twin) say(`${many(differs[0].reduce((a, b) => a + b, 0), "token")} differ${differs[0].length ? "" : "s"}`);
     const first = panes[0].spans[at.token] ?? panes[0].spans.find(Boolean);
-    if (first) select(first, false); else facts(null);
+    if (first) { select(first, false); within(first); } else facts(null);
     if (twin) {
       panes[1].spans.find(Boolean)?.setAttribute("tabindex", 0);
       panes.forEach(({ target }, n) => target.addEventListener("scroll", () => { panes[1 - n].target.scrollTop = target.scrollTop; }, { passive: true }));
     }
     mark();
+  }
+
+  /* Scrolls the pane, not the page. */
+  function within(span) {
+    const { target } = paneOf(span), box = span.getBoundingClientRect(), frame = target.getBoundingClientRect();
+    if (box.top < frame.top || box.bottom > frame.bottom) target.scrollTop += box.top - frame.top - frame.height / 2;
   }
 
   function legend() {
@@ -67,11 +73,15 @@ truetune.section("tokens", (element, data) => {
       make("span", { class: "place" }, make("u", {}, "underlined"), ": supervised", row.expected ? "; framed: wrong" : ""));
   }
 
+  function titled(view) {
+    const parts = view.row === null ? [view.title ?? "a line"] : [place(view), view.title, view.file !== null && `${view.file}:${view.line}`];
+    return [...parts, view.format].filter(Boolean).map(spelling.visible).join(" · ");
+  }
+
   function show(view, token = 0) {
     Object.assign(at, { view, token });
-    const cut = view.error ? `: ${spelling.visible(view.error)}` : "";
-    const from = view.file === null || view.row === null ? "" : ` · ${spelling.visible(view.file)}:${view.line}`;
-    one("[data-title]").textContent = `${view.row === null ? spelling.visible(view.title ?? "a line") : place(view)}${view.row !== null && view.title ? ` · ${spelling.visible(view.title)}` : ""}${from}${view.format ? ` · ${spelling.visible(view.format)}` : ""}${cut}`;
+    one("[data-title]").textContent = titled(view);
+    one("[data-amiss]").textContent = spelling.visible(view.error ?? "");
     const views = store.at(at.k);
     one(".turns").replaceChildren(...(views.length > 1 ? views.map((other) => make("button", {
       type: "button", "aria-pressed": String(other === view), onclick: () => show(other),
@@ -110,43 +120,10 @@ truetune.section("tokens", (element, data) => {
 
   const link = () => `#${at.view.row === null ? `view=${at.k}` : `row=${at.view.row}`}${at.view.turn === null ? "" : `&turn=${at.view.turn}`}&tok=${at.token}`;
 
-  function * known({ row, places }, i) {
-    const [path, start, end] = places[i], learned = boxes.supervised(row, i), expects = row.expected?.[i] === "1", document_ = row.documents?.[i];
-    yield ["text", spelling.spell(row.pieces[i]), "spelled"];
-    yield ["id", String(row.ids[i])];
-    yield ["source", boxes.source(row, i, sources).label];
-    yield ["from", path ? spelling.visible(path) + (start < 0 ? "" : `[${start}:${end}]`) : row.padding?.[i] === "1" ? "padding" : "the template", "wide"];
-    yield ["label", `${row.labels?.[i] ?? (learned ? row.ids[i] : -100)} (${learned ? "supervised" : "context"})`];
-    if (row.expected) yield boxes.wrong(row, i) ? ["wrong", expects ? "must be learned, and is not" : "is learned, and must not be", "amiss"] : ["expected", "the same"];
-    yield ["token", `${number(i)} of ${number(row.ids.length)}`];
-    if (row.positions) yield ["position", number(row.positions[i])];
-    if (document_ >= 0) yield ["document", row.origins?.[document_] ? `${document_}: ${spelling.visible(String(row.origins[document_][0]))}:${row.origins[document_][1]}` : String(document_)];
-    if (row.attended) yield ["attended", row.attended[i] === "1" ? "yes" : "no"];
-    for (const [name, values] of [["weight", row.weights], ["loss", row.losses], ["rank", row.ranks]]) if (Number.isFinite(values?.[i])) yield [name, String(Number(values[i].toPrecision(4)))];
-  }
-
   function facts(span) {
-    const lines = span ? [...known(paneOf(span), Number(span.dataset.i))] : [];
+    const pane = span && paneOf(span), lines = span ? [...panel.known(pane.row, pane.places, Number(span.dataset.i), sources)] : [];
     one(".panel").classList.toggle("empty", !span);
-    one("#token-facts").replaceChildren(...lines.map(([name, value, kind]) => make("div", { class: kind }, make("dt", {}, name), make("dd", {}, make("bdi", {}, ...value.split(/(?=\[\d+:)/).flatMap((part, i) => (i ? [make("wbr"), part] : [part])))))));
-  }
-
-  function step(span, by) {
-    const { spans } = paneOf(span);
-    for (let i = Number(span.dataset.i) + by; i >= 0 && i < spans.length; i += by) if (spans[i]) return spans[i];
-    return span;
-  }
-  /* The nearest token of the line above or below. */
-  function line(span, by) {
-    const here = span.getBoundingClientRect(), { spans } = paneOf(span), far = (rect) => Math.abs(rect.left - here.left);
-    let best = null, top = 0;
-    for (let i = Number(span.dataset.i) + by; i >= 0 && i < spans.length; i += by) {
-      const rect = spans[i]?.getBoundingClientRect();
-      if (!rect || (by > 0 ? rect.top < here.bottom - 2 : rect.bottom > here.top + 2)) continue;
-      if (best && Math.abs(rect.top - top) > rect.height / 2) break;
-      if (!best || far(rect) < far(best.getBoundingClientRect())) [best, top] = [spans[i], rect.top];
-    }
-    return best ?? step(span, by);
+    one("#token-facts").replaceChildren(...lines.map(panel.line));
   }
 
   /* --- search, findings, links */
@@ -157,6 +134,12 @@ truetune.section("tokens", (element, data) => {
     Object.assign(at, { hit: -1 });
     if (hits.length) hit(Math.max(0, hits.findIndex((one_) => one_.k >= at.k)));
     else { counted(!text ? "" : store.seek ? "not in this row: ↓ searches on" : "nothing found"); mark(); }
+  }
+  function enter(text, by) {
+    clearTimeout(find.timer);
+    if (text === query) return hit(at.hit + by);
+    find(text);
+    if (store.seek && !hits.length) hit(0);
   }
   const counted = (text) => { one("[data-hits]").textContent = text; };
   async function hit(n) {
@@ -244,7 +227,7 @@ truetune.section("tokens", (element, data) => {
   one(".both").addEventListener("pointerleave", () => facts(current(panes[0])));
   one("[data-find]").addEventListener("input", (event) => { clearTimeout(find.timer); find.timer = setTimeout(find, 120, event.target.value); });
   one("[data-find]").addEventListener("keydown", (event) => {
-    if (event.key === "Enter") hit(at.hit + (event.shiftKey ? -1 : 1));
+    if (event.key === "Enter") enter(event.target.value, event.shiftKey ? -1 : 1);
     if (event.key === "Escape") { event.target.value = ""; find(""); }
   });
 
@@ -253,8 +236,7 @@ truetune.section("tokens", (element, data) => {
     if (event.key in rowKeys) return choose(at.k + rowKeys[event.key]).then(() => { if (token) reach(0); });
     if (event.key === "n") return nextFinding();
     if (event.target.matches(".list")) return { ArrowDown: () => choose(at.k + 1), ArrowUp: () => choose(at.k - 1), Home: () => choose(0), End: () => choose(store.length - 1) }[event.key]?.() ?? false;
-    const spans = token && paneOf(token).spans.filter(Boolean);
-    const next = token && { ArrowRight: () => step(token, 1), ArrowLeft: () => step(token, -1), ArrowDown: () => line(token, 1), ArrowUp: () => line(token, -1), Home: () => spans[0], End: () => spans.at(-1) }[event.key]?.();
+    const next = token && boxes.move(paneOf(token).spans, Number(token.dataset.i), event.key);
     return next ? select(next) : false;
   }
   const typing = (event) => event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), select, textarea");
