@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from truetune.spec.run import RunSpec as RunSpec
     from truetune.training.listen import Listener as Listener
     from truetune.training.run import Trained as Trained
+    from truetune.viewing.view import View as View
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,9 +44,10 @@ __all__ = [
         "SampleReport",
         "ServiceReport",
         "Trained",
+        "View",
     ),
     *("__version__", "audit", "check", "diagnose", "encode", "evaluate", "ladder", "lint", "plan", "rehearse"),
-    *("sample", "serve_check", "train"),
+    *("sample", "serve_check", "train", "view"),
 ]
 
 _HOMES = {
@@ -66,6 +68,7 @@ _HOMES = {
     "SampleReport": "truetune.evaluation.report",
     "ServiceReport": "truetune.serving.report",
     "Trained": "truetune.training.run",
+    "View": "truetune.viewing.view",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -351,6 +354,19 @@ def ladder(
     under, whole = (None if path is None else fspath(path) for path in (base, merged))
     return run(fspath(adapter), base=under, merged=whole, exported=_listed(exported), endpoint=endpoint,
                data=_listed(data), prompts=prompts, options=options)  # fmt: skip
+
+
+def view(
+    data: Paths, tokenizer: str | PathLike[str] | None = None, *, rows: int | Sequence[int] = 20, **settings: Any
+) -> View:
+    """The token view of some rows for a notebook: the first `rows`, or those numbers (from 0, over all files).
+
+    `data` may be a folder of `truetune encode`. `settings` are fields of `RunSpec`. Raises a
+    `truetune.errors.TruetuneError`.
+    """
+    from truetune.viewing.view import view as run
+
+    return run(_listed(data), None if tokenizer is None else fspath(tokenizer), rows=rows, **settings)
 
 
 def _listed(paths: Paths) -> list[str]:
