@@ -50,11 +50,14 @@ def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
     case = findings(find(name), text, tmp_path)[0].cases[0]
     settings = {k: v for k, v in (yaml.safe_load(text).get("spec") or {}).items() if k != "ignore"}
     data, tokenizer = str(tmp_path / "data.jsonl"), str(tmp_path / "tokenizer")
-    assert case.origin is not None and case.token is not None
+    assert case.origin is not None
+    assert case.token is not None
     views = view(spec_of({**settings, "data": data, "tokenizer": tokenizer}, "page"), case.origin.row)
     shown = next(v for v in views if v.example.rendering.turn in (None, case.turn))
     assert shown.pieces[case.token] == TOKENS[name]
     if name == "duplicate-eos":
-        assert list(shown.pieces).count("<|im_end|>") == 3 and "<|im_end|>" not in shown.pieces[case.token + 1 :]
+        assert list(shown.pieces).count("<|im_end|>") == 3
+        assert "<|im_end|>" not in shown.pieces[case.token + 1 :]
     if name == "render-then-retokenize-double-bos":
-        assert shown.pieces[:2] == ("<|endoftext|>",) * 2 and case.token == 1
+        assert shown.pieces[:2] == ("<|endoftext|>",) * 2
+        assert case.token == 1

@@ -9,16 +9,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import truetune
 from truetune.checks.along import FEWEST, KINDS, Along
 from truetune.checks.pairing import Pairing, shared_beginnings
-from truetune.checks.run import check
+from truetune.checks.report import DataReport
+from truetune.checks.run import check, with_rows
 from truetune.checks.tally import SHARES, Tally
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Rendering
 from truetune.report.as_json import as_dict
+from truetune.report.page import page_of
 from truetune.spec.files import spec_of
 
 MASKS = st.lists(st.booleans(), max_size=12)
@@ -40,6 +41,10 @@ def batch(masks: list[list[bool]], rows: list[Conversation], ids: list[int] | No
         supervised=flat,
         starts=np.zeros(len(flat), dtype=np.int32),
     )
+
+
+def checked(**settings: str) -> DataReport:
+    return check(spec_of(settings, "test"))
 
 
 def conversations(groups: list[str | None], first: int = 0) -> list[Conversation]:
@@ -121,7 +126,7 @@ def test_margins_and_labels(tmp_path: Path) -> None:
         for i, (good, bad) in enumerate(scores)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    margins = truetune.check(data=str(path), tokenizer=str(TOKENIZER)).data["pairs"]["margins"]
+    margins = checked(data=str(path), tokenizer=str(TOKENIZER)).data["pairs"]["margins"]
     assert (margins["count"], margins["negative"], margins["zero"], margins["median"]) == (4, 1, 1, 1.0)
     assert sum(margins["counts"]) == 4
     rows = [
@@ -129,7 +134,7 @@ def test_margins_and_labels(tmp_path: Path) -> None:
         for i in range(9)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = truetune.check(data=str(path), tokenizer=str(TOKENIZER)).data
+    data = checked(data=str(path), tokenizer=str(TOKENIZER)).data
     assert (data["labels"]["true"]["count"], data["labels"]["false"]["count"]) == (6, 3)
     assert data["labels"]["true"]["median"] > data["labels"]["false"]["median"]
     assert data["order"]["by"] == "label"
@@ -141,7 +146,7 @@ def test_copies_and_leaks(tmp_path: Path) -> None:
     path, held = tmp_path / "rows.jsonl", tmp_path / "eval.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     held.write_text(json.dumps(rows[0]) + "\n" + json.dumps({"text": "Something else entirely, never seen."}) + "\n")
-    data = truetune.check(data=str(path), eval_data=str(held), tokenizer=str(TOKENIZER)).data
+    data = checked(data=str(path), eval_data=str(held), tokenizer=str(TOKENIZER)).data
     assert data["copies"]["rows"] == {"exact": 3, "normal": 0, "near": 0}
     assert data["copies"]["groups"] == 2
     assert [[place["row"] for place in group["places"]] for group in data["copies"]["largest"]] == [[0, 2, 3], [1, 4]]
@@ -155,17 +160,14 @@ def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(odd if i in (30, 40) else row) + "\n" for i in range(50)))
     spec = spec_of({"data": str(path), "tokenizer": str(TOKENIZER), "select": "special-token-in-content"}, "test")
     assert [view.example.row.origin.row for view in check(spec).views] == [0, 30, 40]
-    assert [view.example.row.origin.row for view in check(spec, views=4).views] == [0, 1, 2, 3, 30, 40]
-    assert "4 of 50 rows are shown" in _page(spec)
-
-
-def _page(spec: truetune.RunSpec) -> str:
-    from truetune.report.page import page_of
-
-    value = as_dict(check(spec, views=2))
-    return page_of(value)
+    more = with_rows(check(spec), 4)
+    assert [view.example.row.origin.row for view in more.views] == [0, 1, 2, 3, 30, 40]
+    assert "6 of 50 rows are shown" in page_of(as_dict(more))
+    assert len(with_rows(more).views) == 50
+    path.unlink()
+    assert with_rows(more) == more
 
 
 def test_the_demo_has_all_figures() -> None:
-    data = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER)).data
+    data = checked(data=str(DATA), tokenizer=str(TOKENIZER)).data
     assert set(data) == {"shares", "order", "copies"}

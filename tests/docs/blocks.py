@@ -37,7 +37,8 @@ The prepared folder (stage.py) holds, all of it small and made by truetune where
     trainer_log.jsonl                      a log alone
     merged/                                outputs merged into its base
     encoded/, packed/, weighted/           chats.jsonl encoded: plain, --packing best-fit, --loss-weights
-    http://localhost:8000                  a server of `merged` (transformers serve; the port is another one)
+    http://localhost:8000                  transformers serve (at another port) of `merged`, or of a folder named
+                                           by --served-model
 
 A command finds absent what it is to make: `truetune init` its file, `train`, `merge` and `encode` their output folder.
 """

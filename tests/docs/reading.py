@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 
 import click
 
@@ -53,7 +55,7 @@ def told(block: Block) -> Iterator[str]:
     if block.language == INDENTED and not block.text.startswith("truetune "):
         return
     for line in lines(block):
-        line = re.sub(r"^(\$|-|#|run:|entry:)\s+", "", line)
+        line = re.sub(r"^(\$|-|#|run:|entry:)\s+|\s{2,}\(.*$", "", line)
         for part in re.split(r"\s*(?:&&|\|\||[|;>])\s*", line):
             if re.match(r"(\S*/)?truetune( |$)", _bare(part)):
                 yield _bare(part)
@@ -61,36 +63,37 @@ def told(block: Block) -> Iterator[str]:
 
 def wrong(line: str, *, whole: bool = True) -> str | None:
     """Why the command line would refuse it; `whole` is False where arguments may be left out."""
-    from truetune.cli import commands
-
     try:
         _, *given = words(line)
     except ValueError as error:
         return f"{line}: {error}"
-    if not given:
-        return None
+    with redirect_stdout(io.StringIO()):
+        return _refused(line, given, whole=whole)
+
+
+def _refused(line: str, given: list[str], *, whole: bool) -> str | None:
+    from truetune.cli import commands
+
+    name, *rest = given or ["--help"]
+    command = commands if name.startswith("-") else commands.commands.get(name)
+    if command is None:
+        return f"{line}: there is no such command"
     try:
-        context = commands.make_context("truetune", given)
-        name, command, rest = commands.resolve_command(context, [*context.protected_args, *context.args])
-        assert command is not None
-        command.make_context(name, list(rest), parent=context)
+        command.make_context(name, [name] if command is commands else rest)
     except click.exceptions.Exit:
         return None
     except click.MissingParameter as error:
         return f"{line}: {error.format_message()}" if whole else None
     except click.NoSuchOption as error:
         return f"{line}: {error.format_message()}"
-    except click.BadParameter as error:
-        return None if not whole and _place_holder(line) else f"{line}: {error.format_message()}"
     except click.UsageError as error:
-        option = re.search(r"requires an argument", error.format_message())
-        return None if option and not whole else f"{line}: {error.format_message()}"
+        return f"{line}: {error.format_message()}" if whole or not _stands_for_something(line) else None
     return None
 
 
-def _place_holder(line: str) -> bool:
-    """A word in capitals or with dots stands for something."""
-    return bool(re.search(r"(?<![\w-])[A-Z]{1,}(?![\w])|\.\.\.|…|<\w+>", line))
+def _stands_for_something(line: str) -> bool:
+    """A word in capitals or with dots, or an option without its value at the end."""
+    return bool(re.search(r"(?<![\w-])[A-Z]+(?!\w)|\.\.\.|…|<\w+>|\s--?[\w-]+$", line))
 
 
 def names(code: str) -> list[str]:

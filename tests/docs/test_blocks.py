@@ -75,14 +75,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def server(prepared: Path, transformers_serve: str) -> str:  # noqa: F811
-    """URL of a server of `merged` alone."""
+@pytest.fixture
+def server(tmp_path: Path, transformers_serve: str) -> str:  # noqa: F811
+    """URL of a server of `merged`, and of any other folder beside it by its name."""
 
     def handle(path: str, body: dict[str, Any], headers: dict[str, str]) -> Any:
         if path == "/v1/models":
             return {"data": [{"id": "merged"}]}
-        content = json.dumps({**body, "model": str(prepared / "merged")}).encode()
+        content = json.dumps({**body, "model": str(tmp_path / "here" / str(body.get("model", "merged")))}).encode()
         asked = Request(f"{transformers_serve}{path}", content, {"Content-Type": "application/json"})
         try:
             with urlopen(asked, timeout=60) as reply:

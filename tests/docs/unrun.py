@@ -18,7 +18,7 @@ class Reason:
 
 REASONS = (
     Reason(r"pip install", "installs from a package index; .ci/run runs the README's two", 6),
-    Reason(r"(axolotl train|llamafactory-cli|rehearse (axolotl|llama_factory)\.yaml|venv llamafactory|TRUETUNE_AXOLOTL=)",
+    Reason(r"axolotl train|llamafactory-cli|rehearse (axolotl|llama_factory)\.yaml|venv llamaf|TRUETUNE_AXOLOTL=",
            "Axolotl and LLaMA-Factory can't be installed beside the tests: tests/trainers/test_others.py", 6),
     Reason(r"s3://", "a store on the network; tests/encoding/test_remote.py has its own", 2),
     Reason(r"--launch", "starts several processes: tests/training/test_two_processes.py, test_launch.py", 3),

@@ -18,7 +18,7 @@ from truetune.checks.environment.gpu_not_in_torch_build import runs
 from truetune.checks.environment.gpu_not_used_by_torch import GpuNotUsedByTorch
 from truetune.checks.examine import doctor, judge
 from truetune.doctor.environment import PACKAGES
-from truetune.doctor.gather import LOADED, _load, gather
+from truetune.doctor.gather import LOADED, _load, extras, gather
 from truetune.errors import UsageError
 from truetune.report.as_json import as_dict
 from truetune.report.terminal import as_text
@@ -85,6 +85,17 @@ def test_versions_and_requirements_are_read_without_an_import(modules: Path) -> 
     assert [f.message for f in report.findings if f.message.startswith("trl")] == ["trl 1.0 needs peft>=99, found 0.20"]
 
 
+def test_extras_of_truetune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "truetune-0.1.dist-info"
+    info.mkdir()
+    needs = ("click", "torch>=2; extra == 'train'", "truetune[train]; extra == 'qlora'",
+             "bitsandbytes; extra == 'qlora'", "pytest; extra == 'dev'")  # fmt: skip
+    lines = "\n".join(f"Requires-Dist: {need}" for need in needs)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: truetune\nVersion: 0.1\n{lines}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert extras() == {"train": ("torch",), "qlora": ("bitsandbytes",)}
+
+
 def test_no_interpreter() -> None:
     with pytest.raises(UsageError, match="can't be started"):
         gather("nowhere/python")
@@ -97,7 +108,6 @@ def test_the_report_is_of_its_schema_and_draws() -> None:
     value = as_dict(report)
     jsonschema.validate(value, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert value["environment"]["packages"]["tokenizers"]
-    import truetune.report.doctored  # noqa: F401
 
     text = as_text(report, verbose=True)
     assert "hub cache" in text

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import truetune
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
 from truetune.checks.report import DataReport
@@ -104,7 +103,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
         for i in range(60)
     ]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return truetune.check(data=str(path), tokenizer=str(TOKENIZER))
+    return check(spec_of({"data": str(path), "tokenizer": str(TOKENIZER)}, "t"))
 
 
 def test_lengths_and_shares(grouped: DataReport) -> None:

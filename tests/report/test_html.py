@@ -27,8 +27,23 @@ from truetune.spec.run import RunSpec
 
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "a", "header", "nav", "main", "section", "footer", "noscript"),
-    *("h1", "h2", "h3", "p", "b", "i", "span", "samp", "kbd", "details", "summary", "dl", "dt", "dd", "div", "ul", "li"),
-    *("table", "caption", "thead", "tbody", "tr", "th", "td", "button", "input", "label", "output", "aside", "dialog"),
+    *("h1", "h2", "h3", "p", "b", "i", "span", "samp", "kbd", "details", "summary", "dl", "dt", "dd", "div", "ul"),
+    *(
+        "li",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "button",
+        "input",
+        "label",
+        "output",
+        "aside",
+        "dialog",
+    ),
     *("svg", "g", "rect", "line", "path", "polyline", "circle", "text", "tspan", "figure", "figcaption", "script"),
 }
 

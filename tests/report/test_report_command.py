@@ -120,8 +120,9 @@ def test_what_is_none_is_refused_with_the_command_for_it(folder: Path, tmp_path:
     assert "cut off" in refused(other)
     other.write_text('{"schema": "truetune.report/1", "subjects": []}')
     assert "`findings` is not there" in refused(other)
-    other.write_text('{"schema": "truetune.report/1", "subjects": [], "findings": [1]}')
-    assert "not as its schema says" in refused(other)
+    for subjects, findings in (("[]", "[1]"), ("[{}]", "[]"), ("[]", '[{"code": "TT081"}]')):
+        other.write_text(f'{{"schema": "truetune.report/1", "subjects": {subjects}, "findings": {findings}}}')
+        assert "not as its schema says" in refused(other)
 
 
 def test_a_damaged_run_says_what_is_damaged(folder: Path) -> None:

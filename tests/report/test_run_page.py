@@ -91,6 +91,15 @@ def test_switches_draw_the_lines_anew(see: Open) -> None:
     assert page.locator(f"{chart(page, 'Loss by source')} .lines path.line >> nth=1").get_attribute("d") != drawn
 
 
+def test_a_line_is_hidden_by_its_name(see: Open) -> None:
+    page = see("one")
+    line = page.locator(f"{chart(page, 'Loss by source')} .lines path.line >> nth=1")
+    page.get_by_role("button", name="stop token").click()
+    expect(line).to_have_attribute("visibility", "hidden")
+    page.get_by_role("button", name="stop token").click()
+    expect(line).to_have_attribute("visibility", "visible")
+
+
 def test_a_flag_leads_to_its_finding(see: Open) -> None:
     page = see("one")
     flag = page.locator(f"{chart(page, 'Loss')} .c-flag")

@@ -70,7 +70,9 @@ def test_the_command(made: Path) -> None:
     assert done.return_value == 1
     assert "lost at: merged, " in done.output
     told = CliRunner().invoke(command, [*arguments, "--format", "json"], standalone_mode=False)
-    assert json.loads(told.stdout)["culprit"].startswith("merged, ")
+    value = json.loads(told.stdout)
+    assert value["schema"] == "truetune.ladder/1"
+    assert value["culprit"].startswith("merged, ")
 
 
 def test_other_words(made: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -178,3 +179,6 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     assert done.return_value == 0
     assert "all equal to the model" in done.output
     assert "exported, float16" in done.output
+    told = CliRunner().invoke(command, [*given[:2], str(tmp_path / "j"), "--no-proof", "--json"], standalone_mode=False)
+    value = json.loads(told.stdout)
+    assert (value["schema"], value["failed"], value["proof"]) == ("truetune.export/1", False, None)

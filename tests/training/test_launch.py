@@ -56,8 +56,8 @@ def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.return_value == 0, done.output
     (line,) = lines
     assert line[line.index("truetune") + 1 :] == [
-        "train", "a.yaml", "--output", "out", "--set", "training.lora.r=4", "--set", "seed=1", "--no-rehearsal", "--fit",
-        "--quiet",
+        "train", "a.yaml", "--output", "out", "--set", "training.lora.r=4", "--set", "seed=1", "--no-rehearsal",
+        "--fit", "--quiet",
     ]  # fmt: skip
     assert " ".join(line) in done.output
 

@@ -248,6 +248,13 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     assert done.return_value == 0
     assert "saved and reloaded" in done.output
     assert "is ready" in done.output
+    page = tmp_path / "page.html"
+    given = [str(made / "lora"), "-o", str(tmp_path / "j"), "--prompts", "1", "--html", str(page)]
+    done = run.invoke(command, [*given, "--json"], standalone_mode=False)
+    value = json.loads(done.stdout)
+    assert (value["schema"], value["failed"], value["proof"]["faults"]) == ("truetune.merge/1", False, [])
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert run.invoke(command, [*given, "-q"], standalone_mode=False).stdout == f"{tmp_path / 'j'}\n"
     done = run.invoke(
         command, [str(made / "small"), "-o", str(tmp_path / "s"), "--prompts", "1"], standalone_mode=False
     )

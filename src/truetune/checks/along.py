@@ -51,7 +51,7 @@ class Along:
                 self._count(by, [of(row) for row in batch.rows], rows)
 
     def _count(self, by: str, values: list[str | None], rows: NDArray[np.int64]) -> None:
-        kinds, distinct = self.kinds[by], set(values)
+        kinds, distinct = self.kinds[by], dict.fromkeys(values)
         for value in distinct:
             if value is None:
                 continue

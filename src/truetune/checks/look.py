@@ -61,12 +61,10 @@ def look(
     settings: Path | None = None,
     base: str | None = None,
     progress: Progress | None = None,
-    views: int = 1,
 ) -> Report:
     """Say what each path is, and what is wrong with it; without a path, with what `spec` names.
 
-    `settings` is the truetune.yaml that `spec` comes from, `base` the model that a checkpoint is compared with,
-    `views` how many rows of data a report holds token by token besides those of its findings.
+    `settings` is the truetune.yaml that `spec` comes from, `base` the model that a checkpoint is compared with.
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
@@ -81,7 +79,7 @@ def look(
         run = None
     report: Report = Report(spec=spec, findings=(), seconds=0)
     if run is not None:
-        report = _checked(run, seen, progress, views) or report
+        report = _checked(run, seen, progress) or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
     return replace(
@@ -92,11 +90,11 @@ def look(
     )
 
 
-def _checked(run: RunSpec, seen: Look, progress: Progress | None, views: int) -> Report | None:
+def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
     """What the rules on data and tokenizer say; None where a tokenizer that merely stands beside other things is
     broken."""
     try:
-        return check(run, _rules(run, seen), progress=progress, views=views)
+        return check(run, _rules(run, seen), progress=progress)
     except TokenizerError as error:
         if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
             raise

@@ -118,7 +118,7 @@ class DataReport(Report):
     ledger: Ledger
     lengths: Lengths
     views: tuple[TokenView, ...]
-    """The first rows, and rows of findings that are near at hand."""
+    """The first row, and rows of findings that are near at hand; `checks.run.with_rows` gives more of them."""
     data: dict[str, Any] = field(default_factory=dict)
     """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from truetune.checks.catalogue import DATA, choose
@@ -18,7 +19,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.engines import EnginesDiffer
 from truetune.encoding.stream import batch as one_batch
 from truetune.encoding.stream import batches
-from truetune.errors import DataError
+from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run import RunSpec
@@ -36,30 +37,20 @@ Progress = Callable[[int, int, int], None]
 
 
 def check(
-    spec: RunSpec,
-    rules: Sequence[type[DataRule]] | None = None,
-    *,
-    progress: Progress | None = None,
-    views: int = 1,
+    spec: RunSpec, rules: Sequence[type[DataRule]] | None = None, *, progress: Progress | None = None
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
-    The report holds the first `views` rows token by token (fewer where they are long), and rows of its findings.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     try:
-        return _check(spec, rules, progress, views, only_reference=False)
+        return _check(spec, rules, progress, only_reference=False)
     except EnginesDiffer:
-        return _check(spec, rules, progress, views, only_reference=True)
+        return _check(spec, rules, progress, only_reference=True)
 
 
 def _check(
-    spec: RunSpec,
-    chosen: Sequence[type[DataRule]] | None,
-    progress: Progress | None,
-    views: int,
-    *,
-    only_reference: bool,
+    spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
 ) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec)
@@ -92,9 +83,23 @@ def _check(
         lengths=lengths,
         data=tally.told(lengths) | {name: facts for rule in rules for name, facts in rule.told().items()},
         findings=findings,
-        views=tuple(_views(setup, encoder, _wanted(findings), views)),
+        views=tuple(_views(setup, encoder, _wanted(findings), 1)),
         seconds=time.perf_counter() - started,
     )
+
+
+def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
+    """The report with its first rows token by token as well, fewer where they are long; they are read again.
+
+    The report as it is where it has them, or where they can't be read any more."""
+    if len(report.views) >= min(rows, report.rows):
+        return report
+    try:
+        setup = prepare(report.spec)
+        encoder = Encoder(setup.tokenizer.backend, only_reference=True)
+        return replace(report, views=tuple(_views(setup, encoder, _wanted(report.findings), rows)))
+    except TruetuneError:
+        return report
 
 
 def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenView]:

@@ -56,7 +56,7 @@ def _run() -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         help_on = f" (see {context.command_path} --help)" if context else ""
-        return _failed(error.format_message() + help_on)
+        return _failed(" ".join(error.format_message().split()) + help_on)
     except FindingsError as error:
         return _failed(str(error)) - 1
     except TruetuneError as error:

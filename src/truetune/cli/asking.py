@@ -20,7 +20,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, where it is not the model's."),
         click.option("--backend", type=click.Choice(["transformers", "server", "vllm", "llama.cpp"]),
                      help="Who answers; else by the kind of MODEL."),
-        click.option("--device", help="cpu, cuda, cuda:1, mps; else a GPU where there is one."),
+        click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps; else a GPU where there is one."),
         click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
                      help="Of the weights; else as stored, float32 on a CPU."),
         click.option("--served-model", metavar="NAME", help="What a server calls the model, where it has several."),

@@ -41,7 +41,6 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check                            (settings from truetune.yaml)
     """
     from truetune.checks.look import kinds_of, look
-    from truetune.checks.run import PAGE_ROWS
     from truetune.report.progress import checking
     from truetune.spec.files import CONFIG
 
@@ -55,8 +54,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
     settings = settings if given or not paths else None
     with checking(off=no_progress or deliver.quiet) as progress:
-        views = PAGE_ROWS if deliver.html else 1
-        report = look(paths, spec, settings=settings, base=base, progress=progress, views=views)
+        report = look(paths, spec, settings=settings, base=base, progress=progress)
     return deliver(report)
 
 

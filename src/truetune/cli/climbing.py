@@ -18,7 +18,7 @@ from truetune.cli.output import console, emit, form_options, quiet_option
 @click.option("--export", "exported", multiple=True, metavar="PATH",
               help="An exported folder or .gguf file. Repeatable.")  # fmt: skip
 @click.option("--endpoint", metavar="URL", help="A server that serves it.")
-@click.option("--data", multiple=True, metavar="FILE",
+@click.option("--data", multiple=True, metavar="PATH",
               help="Take the prompts from these rows; else from built-in questions. Repeatable.")  # fmt: skip
 @click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N", help="Prompts.")
 @model_options

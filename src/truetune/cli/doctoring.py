@@ -29,7 +29,6 @@ def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any)
       truetune doctor --python axolotl-env/bin/python
       truetune doctor --no-imports --json
     """
-    import truetune.report.doctored  # noqa: F401  # how this report is drawn
     from truetune.checks.examine import doctor as examine
     from truetune.report.progress import waiting
     from truetune.spec.files import spec_of

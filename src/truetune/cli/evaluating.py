@@ -14,7 +14,7 @@ from truetune.cli.output import Delivery, progress_option, report_options
 
 @click.command(cls=Command, short_help="Measure a model on held-out rows, against its base.")
 @click.argument("model", metavar="MODEL")
-@click.option("--data", multiple=True, metavar="FILE",
+@click.option("--data", multiple=True, metavar="PATH",
               help="Rows to measure on; else those that the model's run held out. Repeatable.")  # fmt: skip
 @click.option("--against", metavar="OTHER",
               help="Measure another model on the same rows, in pairs; base: that of an adapter.")  # fmt: skip
@@ -26,7 +26,7 @@ from truetune.cli.output import Delivery, progress_option, report_options
 @click.option("--max-new-tokens", type=click.IntRange(1, 100_000), default=256, show_default=True, metavar="N",
               help="Longest answer.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Rows at most, drawn by --seed; of a task too.")
-@click.option("--trained-on", multiple=True, metavar="FILE",
+@click.option("--trained-on", multiple=True, metavar="PATH",
               help="Rows that the model was trained on, where its run does not tell. Repeatable.")  # fmt: skip
 @click.option("--tasks", metavar="NAMES", help="Tasks of lm-eval, with commas between: arc_easy,gsm8k.")
 @click.option("--include", metavar="DIR", help="Folder of lm-eval task files of your own.")

@@ -25,7 +25,7 @@ from truetune.errors import UsageError
     help="Longest row; else the run's max_length.",
 )
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
-              help="A training setting over those of PATH: --set per_device_train_batch_size=4 --set lora.r=16. "
+              help="A training setting over those of PATH: --set training.lora.r=16, or lora.r=16. "
               "Repeatable.")  # fmt: skip
 @form_options()
 @quiet_option
@@ -42,18 +42,26 @@ def plan(
     Examples:
       truetune plan axolotl.yaml --gpu 24GB
       truetune plan train.py --gpu 24GB --json
-      truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set lora.r=16
+      truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set training.lora.r=16
     """
     from truetune.checks.planning import config_of
     from truetune.memory.plan import plan as run
     from truetune.report.plan import render_plan
+    from truetune.spec.files import merged
 
-    made = run(config_of(path, nested(pairs)), model=model, gpu_memory=gpu, gpus=gpus, length=length)
+    made = run(
+        config_of(path, merged(*_training(nested(pairs)))), model=model, gpu_memory=gpu, gpus=gpus, length=length
+    )
     if output_format == "json":
         emit("plan", made.to_dict())
     else:
         render_plan(made, console(), quiet=quiet)
     return int(made.verdict == "too large")
+
+
+def _training(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those that stand under `training`, as for `truetune train`, and those that need not say so here."""
+    return settings.pop("training", {}), settings
 
 
 def nested(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -77,11 +77,13 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
 
 def _page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
     """Raises DataError where a part of a result is not as its schema says."""
+    from jinja2 import TemplateError
+
     from truetune.report.page import page_of
 
     try:
         return page_of(result)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, TemplateError) as error:
         raise DataError(f"{', '.join(paths)}: not as its schema says ({type(error).__name__}: {error}); let the "
                         "command write it again") from error  # fmt: skip
 

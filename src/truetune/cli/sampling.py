@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="Ask a model some rows: does it answer, and stop? If not, why?")
 @click.argument("model", required=False, metavar="[MODEL]")
-@click.option("--data", multiple=True, metavar="FILE",
+@click.option("--data", multiple=True, metavar="PATH",
               help="Rows to ask; else those that the model's run held out. Repeatable.")  # fmt: skip
 @click.option("-n", "--prompts", "count", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N",
               help="Prompts.")  # fmt: skip

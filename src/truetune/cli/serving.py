@@ -18,7 +18,7 @@ from truetune.errors import UsageError
 @click.option("--endpoint", metavar="URL", help="The running server.")
 @click.option("--print", "engine", type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
               help="Print the start command, or Modelfile, that serves MODEL as it was trained.")  # fmt: skip
-@click.option("--data", multiple=True, metavar="FILE", help="Ask prompts of these rows as well. Repeatable.")
+@click.option("--data", multiple=True, metavar="PATH", help="Ask prompts of these rows as well. Repeatable.")
 @click.option("-n", "--prompts", "count", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
               help="Rows of the data that are asked.")  # fmt: skip
 @click.option("--no-strength", is_flag=True, help="Do not load the model: its effect is then not measured.")

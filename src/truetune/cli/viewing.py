@@ -34,7 +34,7 @@ def view(row: int, port: int, no_open: bool, **options: Any) -> int:
     """
     from truetune.viewing.view import served
 
-    server = served(run_of(options), port=port)
+    server = served(run_of(options), port=port, row=row)
     url = server.url + (f"#row={row}" if row else "")
     click.echo(url)
     if notice := server.answers.notice:

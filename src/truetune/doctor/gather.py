@@ -41,7 +41,7 @@ def gather(python: str, *, load: bool = True, timeout: float = 120.0, say: Say =
         system=known["system"],
         encoding=known["encoding"],
         packages=packages,
-        requirements=tuple(_requirements(known["requires"], packages)),
+        requirements=tuple(_requirements(known["requires"], packages, known["version"])),
         loads=loads,
         torch=torch_of(facts) if facts else None,
         machine=machine(),
@@ -108,11 +108,14 @@ def _lines(output: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.decode("utf-8", "replace").splitlines() if line.endswith("}")]
 
 
-def _requirements(requires: Mapping[str, list[str]], packages: Mapping[str, str]) -> Iterable[Requirement]:
+def _requirements(
+    requires: Mapping[str, list[str]], packages: Mapping[str, str], version: str
+) -> Iterable[Requirement]:
     """Those on the packages that are told, without those of extras and other systems."""
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
 
+    there = {"extra": "", "python_full_version": version, "python_version": ".".join(version.split(".")[:2])}
     for package, texts in requires.items():
         for text in texts:
             try:
@@ -120,7 +123,7 @@ def _requirements(requires: Mapping[str, list[str]], packages: Mapping[str, str]
             except InvalidRequirement:
                 continue
             of = inside.canonical(parsed.name)
-            if of in PACKAGES and of in packages and (parsed.marker is None or parsed.marker.evaluate({"extra": ""})):
+            if of in PACKAGES and of in packages and (parsed.marker is None or parsed.marker.evaluate(there)):
                 yield Requirement(package, of, str(parsed.specifier))
 
 

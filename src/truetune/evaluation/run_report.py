@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from statistics import fmean, median
@@ -13,6 +13,7 @@ from typing import Any
 from truetune.checks.findings import in_order
 from truetune.checks.report import Report, Subject
 from truetune.evaluation.report import Success, plain
+from truetune.evaluation.run_facts import facts, sentence, settings
 from truetune.evaluation.run_folder import RunFolder, open_run
 from truetune.generation.looks import Look
 from truetune.logs.log import Curve
@@ -81,91 +82,6 @@ def named(paths: Sequence[str]) -> tuple[str, ...]:
         if len(set(names)) == len(names):
             return names
     return tuple(f"{path} ({number})" for number, path in enumerate(paths, 1))
-
-
-def sentence(run: RunFolder, name: str = "") -> str:
-    """`Over 60 steps the loss falls from 2.06 to 1.49, held out to 1.15; 19 of 20 answers are good at the end.`"""
-    said = list(_said(run))
-    text = "; ".join(said) if said else "nothing of a loss or of answers was logged"
-    return f"{f'{name}: {text}' if name else text[0].upper() + text[1:]}."
-
-
-def _said(run: RunFolder) -> Iterator[str]:
-    log = run.log
-    loss, held = (log.curve(name).finite() if log else None for name in ("loss", "eval_loss"))
-    if log and loss:
-        first, last = float(loss.value[0]), float(loss.value[-1])
-        moves = "falls" if last < first else "rises" if last > first else "stays"
-        yield (
-            f"over {log.last_step:,.0f} steps the loss {moves} from {first:.3g} to {last:.3g}"
-            + (f", held out it is {float(held.value[-1]):.3g} at the end" if held else "")
-        )  # fmt: skip
-    if run.looks:
-        look, limit = run.looks[-1]
-        found = Success.of_look(look, limit)
-        yield f"at step {look.step:,} {found.good} of {found.of} answers stop by themselves without a fault"
-
-
-def facts(run: RunFolder) -> dict[str, str]:
-    """Short facts on it, by name."""
-    return {name: value for name, value in (*_recorded(run.record), *_logged(run), *_watched(run)) if value}
-
-
-def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Of run.json, in which anything may stand."""
-    base, data, devices = (_object(record.get(name)) for name in ("base", "data", "devices"))
-    counts = _object(data.get("counts"))
-    yield "status", str(record.get("status") or "")
-    yield "method", str(record.get("method") or "")
-    yield "base model", str(base.get("name") or "")
-    files = [str(_object(one).get("file")) for one in _list(_object(data.get("inputs")).get("data"))]
-    yield (
-        "data",
-        ", ".join(files)
-        + "".join(
-            f", {counts[name]:,} {said}"
-            for name, said in (("rows", "rows"), ("tokens", "tokens"), ("supervised", "supervised"))
-            if isinstance(counts.get(name), int)
-        ),
-    )
-    yield "trained on", ", ".join(map(str, _list(devices.get("names")))) or str(devices.get("kind") or "")
-    yield "began", str(record.get("began") or "")
-    if isinstance(seconds := record.get("seconds"), int | float):
-        yield "seconds", f"{seconds:,.0f}"
-    yield "resumed at", ", ".join(f"step {_object(one).get('step', one)}" for one in _list(record.get("resumed")))
-    yield "stops at", ", ".join(str(_object(one).get("token")) for one in _list(record.get("stops")))
-    yield "versions", ", ".join(f"{name} {value}" for name, value in _object(record.get("versions")).items())
-
-
-def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
-    log = run.log
-    if log is None:
-        yield "log", "none: only what was watched"
-        return
-    yield "written by", log.format
-    total = log.total_steps
-    yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
-    yield "epochs", f"{log.epochs:.3g}" if log.epochs else ""
-    if loss := log.curve("loss").finite():
-        yield "loss", f"{loss.value[0]:.4g} to {loss.value[-1]:.4g} in {log.curve('loss').step.size:,} records"
-    if held := log.curve("eval_loss").finite():
-        values = [f"{held.value[0]:.4g}", f"{held.value[-1]:.4g}"]
-        yield (
-            "held-out loss",
-            f"{values[0]} to {values[1]} in {held.step.size:,} records" if held.step.size > 1 else values[0],
-        )
-    yield "checkpoints", ", ".join(map(str, log.checkpoints[-5:]))
-    yield "left out", "; ".join(log.notes)
-
-
-def _watched(run: RunFolder) -> Iterator[tuple[str, str]]:
-    if run.looks:
-        first, limit = run.looks[0]
-        yield "answers", f"{len(first.samples)} prompts at {len(run.looks)} steps, at most {limit} new tokens"
-    if isinstance(share := run.watch.get("share_of_the_time"), int | float):
-        yield "watching took", f"{share:.1%} of the time"
-    yield "stopped by", str(run.watch.get("stopped_by") or "")
-    yield "notes", "; ".join([*map(str, _list(run.watch.get("notes"))), *run.notes])
 
 
 def _plain(run: RunFolder, name: str) -> dict[str, Any]:
@@ -266,32 +182,3 @@ def _look(look: Look, limit: int) -> dict[str, Any]:
             for sample in look.samples
         ],
     }
-
-
-def settings(run: RunFolder) -> dict[str, str]:
-    """What decides how it is trained, by dotted names: of run.json, else what its log says of it."""
-    record, log = run.record, run.log
-    known: dict[str, Any] = {name: record[name] for name in ("method", "seed", "versions", "devices") if name in record}
-    if record:
-        known |= {**_object(record.get("settings")), "base": _object(record.get("base")).get("name")}
-        known["data"] = {"files": _list(_object(record.get("settings")).get("data")),
-                         "counts": _object(_object(record.get("data")).get("counts"))}  # fmt: skip
-    elif log is not None:
-        known = {name: value for name, value in log.facts.items() if name != "log_history"}
-    return dict(_flat(known))
-
-
-def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    for name, one in value.items():
-        if isinstance(one, Mapping):
-            yield from _flat(one, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", ", ".join(map(str, one)) if isinstance(one, list) else str(one)
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -28,6 +28,7 @@ GUTTER = "   | "
 BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
 DRAWERS = {
+    "DoctorReport": "doctored",
     "EvaluationReport": "evaluated",
     "MovementReport": "movement",
     "RehearsalReport": "rehearsed",

@@ -65,7 +65,7 @@ class Answers:
         if changed:
             why = f"{', '.join(changed)}: changed since this page was opened; load the page again"
             return self._state([empty(None, why, row=row) for row in range(start, start + count)], why)
-        with self._drawing:
+        with self._drawing, self.shelf.undisturbed():
             return self._state([row for rows in self._drawn(start, count) for row in rows])
 
     def search(self, text: str, start: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
 from typing import IO, NamedTuple
@@ -25,6 +26,8 @@ from truetune.viewing.reading import Lines, Onward, groups, is_lines, missing
 STRETCH, PARTS = 1 << 18, 20_000
 """Bytes of lines in a part, and how many parts larger files have"""
 TELL_EVERY = 1000
+REST = 0.5
+"""Seconds that the pass over the files rests at most, where something is looked at"""
 READERS = 3
 """Files that are only read onward are open at so many places"""
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -69,6 +72,8 @@ class Shelf:
         self._lines: dict[int, Lines] = {}
         self._onward: list[Onward] = []
         self._closed = False
+        self._free = threading.Event()
+        self._free.set()
 
     def start(self) -> None:
         """Find the rows in a thread."""
@@ -92,6 +97,15 @@ class Shelf:
         with self._found:
             self._found.wait_for(lambda: self.indexed > row or self.total is not None, seconds)
             return self.indexed > row
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """The pass over the files rests meanwhile: what is looked at comes first."""
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
 
     def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
         """From row `start` on, of the rows that are found."""
@@ -159,6 +173,7 @@ class Shelf:
             self._note(part, count - told)
 
     def _note(self, part: Part, rows: int) -> None:
+        self._free.wait(REST)
         with self._found:
             if rows and (not self._parts or self._parts[-1] is not part):
                 self._parts.append(part)

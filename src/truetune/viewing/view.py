@@ -24,6 +24,8 @@ from truetune.viewing.chats import Chats
 from truetune.viewing.server import Server
 from truetune.viewing.shelf import Shelf
 
+AHEAD = 20
+"""Rows that the page asks for at once"""
 KEPT_PACKS = 16
 """Encoded rows that are held: they are long"""
 
@@ -41,11 +43,15 @@ def answers_of(spec: RunSpec) -> Answers:
     return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec))
 
 
-def served(spec: RunSpec, *, port: int = 0) -> Server:
-    """A server of the token view over the data, its rows being found. Raises as `answers_of`, and UsageError."""
+def served(spec: RunSpec, *, port: int = 0, row: int = 0) -> Server:
+    """A server of the token view over the data, its rows being found, those around `row` being drawn.
+
+    Raises as `answers_of`, and UsageError.
+    """
     answers = answers_of(spec)
     server = Server(page_of(spec, {"remote": "rows"}, connect=True), answers, port)
     answers.shelf.start()
+    threading.Thread(target=answers.rows, args=(row - row % AHEAD, AHEAD), daemon=True).start()
     return server
 
 

@@ -53,7 +53,5 @@ class PackageDoesNotLoad(EnvironmentRule):
                 name = module.replace("_", "-")
                 yield self.finding(
                     f"{name} {self.subject.packages.get(name, '')} can't be used: {error}",
-                    HELP.get(
-                        module, f"pip install -U {name}; the error names what it does not get on with"
-                    ),
+                    HELP.get(module, f"pip install -U {name}; the error names what it does not get on with"),
                 )

@@ -23,10 +23,12 @@ SECTIONS: tuple[Maker, ...] = (
 
 
 def page(report: Report) -> str:
-    """A whole HTML document."""
+    """A whole HTML document; of data it shows as many rows as it has room for."""
+    from truetune.checks.report import DataReport
+    from truetune.checks.run import with_rows
     from truetune.report.as_json import as_dict
 
-    return page_of(as_dict(report))
+    return page_of(as_dict(with_rows(report) if isinstance(report, DataReport) else report))
 
 
 def page_of(result: Result) -> str:
@@ -36,9 +38,12 @@ def page_of(result: Result) -> str:
 
 
 def fragment(report: Report) -> str:
-    """The page for a notebook: in a frame of its own, without access to the notebook."""
+    """The page for a notebook: in a frame of its own, without access to the notebook; with few rows, for it is saved
+    there."""
+    from truetune.report.as_json import as_dict
+
     return (
-        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page(report))}" title="truetune report" '
+        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page_of(as_dict(report)))}" title="truetune report" '
         'width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
     )
 

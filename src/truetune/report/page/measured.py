@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from truetune.report.page.section import Result, Section, drawn
 
-TITLES = {"recitation": "Recitation", "evaluation": "Evaluation", "service": "Server"}
+TITLES = {"environment": "Environment", "recitation": "Recitation", "evaluation": "Evaluation", "service": "Server"}
 """By the key of the JSON"""
 
 

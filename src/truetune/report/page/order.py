@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 from truetune.report.page.bars import Bar, Chart
@@ -51,7 +52,8 @@ def _links(order: dict[str, Any], result: Result) -> list[str | None]:
 
 def _kinds(order: dict[str, Any]) -> tuple[dict[str, list[int]], list[tuple[str, str]]]:
     """Rows of the most frequent kinds by stretch, the rest as one; and their legend."""
-    ranked = sorted(order["kinds"].items(), key=lambda kind: -sum(kind[1]))
+    called = _called(list(order["kinds"]), order["by"])
+    ranked = sorted(((called[name], counts) for name, counts in order["kinds"].items()), key=lambda kind: -sum(kind[1]))
     named, others = dict(ranked[:COLOURS]), [counts for _, counts in ranked[COLOURS:]]
     legend = [(f"k-{i}", f"{_short(name)} ({sum(counts):,})") for i, (name, counts) in enumerate(named.items())]
     if others:
@@ -59,6 +61,12 @@ def _kinds(order: dict[str, Any]) -> tuple[dict[str, list[int]], list[tuple[str,
         named[f"{len(others):,} others"] = rest
         legend.append(("k-rest", f"{len(others):,} others ({sum(rest):,})"))
     return named, legend
+
+
+def _called(names: list[str], by: str | None) -> dict[str, str]:
+    """Files without their folders, where that tells them apart."""
+    bare = [PurePath(name).name for name in names] if by == "file" else names
+    return dict(zip(names, bare if len(set(bare)) == len(names) else names, strict=True))
 
 
 def _short(name: str) -> str:

@@ -12,7 +12,8 @@ truetune.boxes = (() => {
   function names(row, i, look) {
     const loss = row.losses?.[i];
     return ["t", `s-${source(row, i, look.sources).key}`, supervised(row, i) && "sup", wrong(row, i) && "wrong",
-      row.attended && !on(row.attended, i) && "unseen", look.text && "run", look.loss && Number.isFinite(loss) && `l${bucket(loss)}`, look.differs?.[i] && "differs"].filter(Boolean).join(" ");
+      row.attended && !on(row.attended, i) && "unseen", look.text && "run", look.differs?.[i] && "differs",
+      look.loss && Number.isFinite(loss) && `l${bucket(loss)}`].filter(Boolean).join(" ");
   }
 
   function box(row, i, look, texts) {
@@ -36,7 +37,10 @@ truetune.boxes = (() => {
     const texts = look.text ? spelling.whole(row.pieces) : null, spans = new Array(row.ids.length);
     const packed = row.documents?.some((document) => document > 0);
     let group = target, chunk = null, hidden = 0, filled = 0, opened = 0;
-    const gap = () => { if (hidden) chunk.append(make("span", { class: "gap", title: `${many(hidden, "token")} not shown` }, `⋯${number(hidden)}`)); hidden = 0; };
+    const gap = () => {
+      if (hidden) chunk.append(make("span", { class: "gap", title: `${many(hidden, "token")} not shown` }, `⋯${number(hidden)}`));
+      hidden = 0;
+    };
     const open = () => { chunk = group.appendChild(make("div", { class: opened++ < 3 ? "chunk" : "chunk far", role: "presentation" })); filled = 0; };
     target.replaceChildren();
     for (let i = 0; i < spans.length; i++) {
@@ -121,5 +125,5 @@ truetune.boxes = (() => {
     return best ?? spans[i];
   }
 
-  return { draw, move, differing, supervised, wrong, source };
+  return { draw, move, differing, supervised, wrong, source, LOSSES };
 })();

@@ -38,5 +38,5 @@ truetune.panel = (() => {
     const parts = value.split(/(?=\[\d+:)/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
     return make("div", { class: kind }, make("dt", {}, name), make("dd", {}, make("bdi", {}, ...parts)));
   }
-  return { known, line };
+  return { lines: (...asked) => [...known(...asked)].map(line) };
 })();

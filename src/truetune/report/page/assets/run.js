@@ -55,6 +55,11 @@ truetune.section("run", (element, data) => {
       event.preventDefault();
       show(Math.max(0, Math.min(steps.length - 1, (state.at < 0 && by < 0 ? 0 : state.at) + by)));
     });
+    one.figure.querySelectorAll(".c-line").forEach((button, i) => button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(shown));
+      for (const path of [one.lines[i], one.dots[i]]) path.setAttribute("visibility", shown ? "visible" : "hidden");
+    }));
     const table = one.figure.querySelector("details.c-values");
     table.addEventListener("toggle", () => { if (table.open && table.children.length < 2) table.append(values(chart)); });
   }

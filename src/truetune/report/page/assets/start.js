@@ -24,7 +24,7 @@ document.addEventListener("click", (event) => {
   truetune.write(link.getAttribute("href"), "pushState");
   truetune.follow(link.getAttribute("href"));
 });
-for (const moved of ["popstate", "hashchange"]) addEventListener(moved, () => truetune.follow(location.hash));
+addEventListener("hashchange", () => truetune.follow(location.hash));
 
 {
   const theme = document.querySelector("[data-theme-switch]"), dark = matchMedia("(prefers-color-scheme: dark)");
@@ -35,5 +35,9 @@ for (const moved of ["popstate", "hashchange"]) addEventListener(moved, () => tr
   });
 }
 
-addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details:not([open])")) { fold.open = true; fold.dataset.printed = ""; } });
-addEventListener("afterprint", () => { for (const fold of document.querySelectorAll("details[data-printed]")) { fold.open = false; delete fold.dataset.printed; } });
+addEventListener("beforeprint", () => {
+  for (const fold of document.querySelectorAll("details:not([open])")) { fold.open = true; fold.dataset.printed = ""; }
+});
+addEventListener("afterprint", () => {
+  for (const fold of document.querySelectorAll("details[data-printed]")) { fold.open = false; delete fold.dataset.printed; }
+});
