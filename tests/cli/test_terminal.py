@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import truetune
+from truetune.cli import commands
 from truetune.demo import BROKEN, DATA, TOKENIZER
 
 pty = pytest.importorskip("pty")
@@ -48,6 +50,13 @@ def on_a_terminal(*arguments: object, **environment: str) -> str:
 def piped(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     line, variables = command(*arguments, **environment)
     return subprocess.run(line, capture_output=True, text=True, encoding="utf-8", env=variables)
+
+
+def ran(*arguments: object) -> str:
+    """What it prints, run in this process."""
+    done = CliRunner().invoke(commands, [str(argument) for argument in arguments], standalone_mode=False)
+    assert (done.return_value, done.stderr) == (0, "")
+    return done.stdout
 
 
 CHECK = ("check", BROKEN, "-t", TOKENIZER, "--select", "TT4", "--no-progress")
@@ -88,19 +97,17 @@ def test_quiet_is_quiet_on_a_terminal_too(tmp_path: Path) -> None:
     ],
 )
 def test_json(arguments: tuple[object, ...], schema: str) -> None:
-    done = piped(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)
+    short, long = (ran(*arguments, *form) for form in (("--json",), ("--format", "json")))
+    value = json.loads(short)
     assert (value["schema"], value["truetune"]) == (f"truetune.{schema}/1", truetune.__version__)
-    assert done.stdout.isascii()
-    assert done.stdout == piped(*arguments, "--format", "json").stdout or "seconds" in value
+    assert short.isascii()
+    assert json.loads(long) == value | ({"seconds": json.loads(long)["seconds"]} if "seconds" in value else {})
 
 
 def test_json_by_a_file_s_name(tmp_path: Path) -> None:
     for name, key in (("r.json", "schema"), ("r.sarif", "$schema")):
-        done = piped("check", DATA, "-t", TOKENIZER, "-o", tmp_path / name)
-        assert (done.returncode, done.stdout) == (0, "")
+        assert ran("check", DATA, "-t", TOKENIZER, "-o", tmp_path / name) == ""
         assert key in json.loads((tmp_path / name).read_text(encoding="utf-8"))
-    both = piped("check", DATA, "-t", TOKENIZER, "--json", "--format", "sarif")
-    assert both.returncode == 2
-    assert "exclude each other" in both.stderr
+    both = CliRunner().invoke(commands, ["lint", "--json", "--format", "sarif"])
+    assert both.exit_code == 2
+    assert "exclude each other" in both.output

@@ -27,7 +27,8 @@ The prepared folder (stage.py) holds, all of it small and made by truetune where
     chats.jsonl, data/*.parquet            64 support chats (messages)
     held-out.jsonl                         20 more
     pairs.jsonl, judged.jsonl              preference pairs; KTO (prompt, completion, label)
-    truetune.yaml                          settings of a short LoRA run: model, chats.jsonl, outputs
+    truetune.yaml                          settings of a short LoRA run: model, chats.jsonl, outputs; there only for
+                                           blocks that name it
     axolotl.yaml, llama_factory.yaml, trl.yaml, sft.yaml     configs of the others over the same model and chats
     train.py, notebook.ipynb, notebooks/   a script that trains with transformers' Trainer, notebooks
     train_trl.py                           the same with TRL's SFTTrainer

@@ -21,7 +21,15 @@ _SYNTAX = re.compile(r"[|><;&`]|\$[\w{(]|^\w+=")
 
 def is_script(block: Block) -> bool:
     """It has to be run as one shell script."""
-    return block.language == "sh" and any(_WHOLE.search(_bare(line)) for line in lines(block))
+    return block.language == "sh" and any(_WHOLE.search(line) or not _closed(line) for line in lines(block))
+
+
+def _closed(line: str) -> bool:
+    """Its quotes end in it."""
+    try:
+        return bool(words(line))
+    except ValueError:
+        return False
 
 
 def arguments(line: str) -> list[str] | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from html import unescape
 from pathlib import Path
-from shutil import copytree, ignore_patterns
+from shutil import copy, copytree, ignore_patterns
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -25,7 +25,9 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
     checkout = folder / "checkout"
     checkout.mkdir()
     for path in ROOT.iterdir():
-        if path.name not in ("docs", "site") and not path.name.startswith("."):
+        if path.is_file():
+            copy(path, checkout)
+        elif path.name not in ("docs", "site") and not path.name.startswith("."):
             (checkout / path.name).symlink_to(path)
     copytree(ROOT / "docs", checkout / "docs", ignore=ignore_patterns("rules", "__pycache__"))
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(folder / "site")]

@@ -34,8 +34,8 @@ transformers.AutoModelForCausalLM.from_config(config).save_pretrained("path/to/m
 """
 SETTINGS: dict[str, Any] = {
     "model": "path/to/model", "tokenizer": "path/to/model", "data": "chats.jsonl", "max_length": 512,
-    "rehearsal": False, "training": {"output_dir": "outputs", "max_steps": 4, "save_steps": 4, "val_size": 4, "lora": {"r": 4}},
-    "watch": {"prompts": 2, "max_new_tokens": 8}, "trainer": {"report_to": "none"},
+    "rehearsal": False, "watch": {"prompts": 2, "max_new_tokens": 8}, "trainer": {"report_to": "none"},
+    "training": {"output_dir": "outputs", "max_steps": 4, "save_steps": 4, "val_size": 4, "lora": {"r": 4}},
 }  # fmt: skip
 MADE = (
     "encode chats.jsonl -t path/to/model -o encoded",

@@ -48,8 +48,8 @@ def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
 
 def names_are_documented(root: Path, pages: dict[Path, site.Page]) -> None:
     reference = set().union(*(page.anchors for path, page in pages.items() if path.parent.name == "reference"))
-    assert {f"truetune.{name}" for name in truetune.__all__} <= reference
-    assert {f"truetune-{name}" for name in commands.commands} <= pages[root / "cli.html"].anchors
+    assert not {f"truetune.{name}" for name in truetune.__all__} - reference
+    assert not {f"truetune-{name}" for name in commands.commands} - pages[root / "cli.html"].anchors
     settings = pages[root / "reference" / "settings.html"].text
     assert not [name for name in truetune.RunSpec.model_fields if f">{name}" not in settings]
 

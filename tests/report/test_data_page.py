@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
 from truetune.checks.report import DataReport
-from truetune.checks.run import check
+from truetune.checks.run import check, with_rows
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import page, page_of
@@ -89,9 +90,8 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
     data, held = str(folder / "rows.jsonl"), str(folder / "held.jsonl")
-    return check(
-        spec_of({"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 128}, "t"), views=40
-    )
+    settings = {"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 128}
+    return with_rows(check(spec_of(settings, "t")), 40)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +185,10 @@ def test_nothing_of_the_data_becomes_markup(hostile: DataReport, grouped: DataRe
     assert len(HOSTILE) > 9
 
 
+def _spelled(report: DataReport, token: int) -> str:
+    return report.views[0].pieces[token].strip()
+
+
 def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) -> None:
     for name, report in (("grouped", grouped), ("pairs", pairs)):
         (tmp_path / f"{name}.html").write_text(page(report), encoding="utf-8")
@@ -198,6 +202,8 @@ def test_in_a_browser(grouped: DataReport, pairs: DataReport, tmp_path: Path) ->
                     assert box is not None
                     assert box["width"] > 0.6 * min(size["width"], 900)
                 if name == "grouped" and size == DESK:
+                    view.locator("#findings a[href='#row=0&tok=128']").first.click()
+                    expect(view.locator(".t:focus")).to_have_text(_spelled(grouped, 128))
                     view.locator("#dataset svg[role=group] a").nth(2).click(position={"x": 3, "y": 20})
                     assert view.url.endswith("#row=16")
                     assert "row 16" in view.locator("#tokens [data-title]").inner_text()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.findings import Finding, in_order
@@ -24,13 +25,22 @@ from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run import RunSpec
 
-VIEWED_ROWS = 5_000
-"""Rows of findings this far into the data are read again for the token view."""
-MAX_VIEWS = 24
 PAGE_ROWS = 1_000
 """Rows that a page shows, where they are not long"""
-VIEWED_TOKENS = 180_000
+VIEWED_TOKENS = 240_000
 """No further rows are shown from this many tokens on; rows of findings are."""
+
+
+class Near(NamedTuple):
+    """Which rows of findings are read again for the token view."""
+
+    rows: int
+    """Only those this far into the data"""
+    most: int
+
+
+FEW, MANY = Near(5_000, 24), Near(50_000, 100)
+"""For a report, and for a page"""
 
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
@@ -83,7 +93,7 @@ def _check(
         lengths=lengths,
         data=tally.told(lengths) | {name: facts for rule in rules for name, facts in rule.told().items()},
         findings=findings,
-        views=tuple(_views(setup, encoder, _wanted(findings), 1)),
+        views=tuple(_views(setup, encoder, _wanted(findings, FEW), 1)),
         seconds=time.perf_counter() - started,
     )
 
@@ -97,7 +107,7 @@ def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     try:
         setup = prepare(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        return replace(report, views=tuple(_views(setup, encoder, _wanted(report.findings), rows)))
+        return replace(report, views=tuple(_views(setup, encoder, _wanted(report.findings, MANY), rows)))
     except TruetuneError:
         return report
 
@@ -136,11 +146,11 @@ def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = Non
     return read(paths, format=spec.format, columns=spec.map, progress=progress)
 
 
-def _wanted(findings: tuple[Finding, ...]) -> set[Origin]:
+def _wanted(findings: tuple[Finding, ...], near: Near) -> set[Origin]:
     """Of first cases, then of the others, as far as they are near at hand."""
     cases = [f.cases[i] for i in range(MAX_CASES) for f in findings if len(f.cases) > i]
-    places = (case.origin for case in cases if case.origin is not None and case.origin.row < VIEWED_ROWS)
-    return set(islice(dict.fromkeys(places), MAX_VIEWS))
+    places = (case.origin for case in cases if case.origin is not None and case.origin.row < near.rows)
+    return set(islice(dict.fromkeys(places), near.most))
 
 
 def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> Iterator[TokenView]:

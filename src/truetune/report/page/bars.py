@@ -63,7 +63,7 @@ class Chart:
             at, rects = 0.0, []
             for value, name in bar.parts:
                 height = HEIGHT * value / self.top if self.top else 0.0
-                if value:
+                if height > 0:
                     tall = max(height, 1.0) if not at else height
                     rects.append({"y": round(HEIGHT - at - tall, 2), "height": round(tall, 2), "name": name})
                     at += tall

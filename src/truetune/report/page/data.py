@@ -147,30 +147,19 @@ def _lines(lines: list[dict[str, Any]]) -> Iterator[Chart]:
     shown = lines[:LINES]
     if not shown:
         return
-    places = [line.get("places", line["tokens"]) for line in shown]
-    names = [_name(line) for line in shown]
-    top = max(places)
-    bars = [
-        Bar(
-            [(line["supervised"], "b-main"), (line["tokens"] - line["supervised"], "b-soft"),
-             (wide - line["tokens"], "b-pad")],
-            f"{name}: {line['supervised']:,} supervised, {line['tokens'] - line['supervised']:,} context, "
-            f"{wide - line['tokens']:,} padding",
-        )
-        for line, wide, name in zip(shown, places, names, strict=True)
-    ]  # fmt: skip
-    padding = sum(places) - sum(line["tokens"] for line in shown)
-    head = ("line", "supervised", "context", "padding", "documents")
-    table = [
-        (name, f"{line['supervised']:,}", f"{line['tokens'] - line['supervised']:,}", f"{wide - line['tokens']:,}",
-         f"{line['documents']:,}")
-        for line, wide, name in zip(shown, places, names, strict=True)
-    ]  # fmt: skip
+    parts, names = [_parts(line) for line in shown], [_name(line) for line in shown]
+    wide = [sum(part) for part in parts]
+    bars, table = [], []
+    for line, (supervised, context, padding), name in zip(shown, parts, names, strict=True):
+        title = f"{name}: {supervised:,} supervised, {context:,} context, {padding:,} padding"
+        bars.append(Bar([(supervised, "b-main"), (context, "b-soft"), (padding, "b-pad")], title))
+        table.append((name, f"{supervised:,}", f"{context:,}", f"{padding:,}", f"{line['documents']:,}"))
     yield Chart(
-        "Lines of the batches, in tokens", bars, top, f"{top:,}", ("first line", names[-1]),
-        f"{share(padding, sum(places))} of the places are padding"
+        "Lines of the batches, in tokens", bars, max(wide), f"{max(wide):,}", ("first line", names[-1]),
+        f"{share(sum(wide) - sum(line['tokens'] for line in shown), sum(wide))} of the places are padding"
         + (f"; the first {len(shown):,} of {len(lines):,} lines" if len(shown) < len(lines) else ""),
-        legend=(("b-main", "supervised"), ("b-soft", "context"), ("b-pad", "padding")), table=(head, table),
+        legend=(("b-main", "supervised"), ("b-soft", "context"), ("b-pad", "padding")),
+        table=(("line", "supervised", "context", "padding", "documents"), table),
     )  # fmt: skip
     documents = [line["documents"] for line in shown]
     if (most := max(documents)) > 1:
@@ -180,6 +169,12 @@ def _lines(lines: list[dict[str, Any]]) -> Iterator[Chart]:
              for count, name in zip(documents, names, strict=True)],
             most, f"{most:,}", ("first line", names[-1]), f"{sum(documents) / len(documents):.1f} on average",
         )  # fmt: skip
+
+
+def _parts(line: dict[str, Any]) -> tuple[int, int, int]:
+    """Supervised, context, padding; padding may be supervised too."""
+    context = max(0, line["tokens"] - line["supervised"])
+    return line["supervised"], context, max(0, line.get("places", 0) - line["supervised"] - context)
 
 
 def _name(line: dict[str, Any]) -> str:

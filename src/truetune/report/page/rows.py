@@ -56,8 +56,8 @@ A_TOKEN = frozenset((
     *("weights", "losses", "ranks"),
 ))  # fmt: skip
 """What has one entry a token"""
-BUDGET = 200_000
-"""Tokens of a page, so that it stays small"""
+BUDGET = 300_000
+"""Tokens of a page, so that it stays small: some 2 MB; `truetune check` chooses fewer"""
 LONGEST = 50_000
 """Tokens of a row that are shown"""
 REFUSED = "TT212"
@@ -85,14 +85,15 @@ def _(report: AuditReport) -> list[Row]:
 
 
 def within(rows: Iterable[Row], noun: str, budget: int = BUDGET) -> Iterator[Row]:
-    """The rows until their tokens are `budget`, and then one that says how many are left out."""
+    """The rows whose tokens find room in `budget`, and then one that says how many are left out."""
     tokens = left = 0
     for row in rows:
-        tokens += len(row["ids"])
-        if tokens <= budget or tokens == len(row["ids"]):
-            yield cut(row, budget)
-        else:
+        if tokens and tokens + len(row["ids"]) > budget:
             left += 1
+            continue
+        shown = cut(row)
+        tokens += len(shown["ids"])
+        yield shown
     if left:
         yield empty(None, f"{many(left, 'more ' + noun)}: a page shows {budget:,} tokens", title="left out")
 

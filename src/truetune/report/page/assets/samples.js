@@ -2,7 +2,7 @@
 truetune.answers = (element, data) => {
   const { make } = truetune, CELLS = 4e6, OPEN = 3;
   const steps = [...new Set(data.sides.flatMap((side) => side.looks.map((look) => look.step)))].filter((step) => step !== null).sort((a, b) => a - b);
-  const tools = element.querySelector(".s-tools"), list = element.querySelector(".s-list"), filter = element.querySelector(".s-filter");
+  const tools = element.querySelector(".samples-tools"), list = element.querySelector(".s-list"), filter = element.querySelector(".s-filter");
   const state = { step: steps.length ? steps.at(-1) : null, verdict: "" };
   const two = data.sides.length > 1;
   const items = data.prompts.map(item);
@@ -121,12 +121,12 @@ truetune.answers = (element, data) => {
     const shown = parts ? parts.map(([words, same]) => same ? words : make(tag, {}, words)) : [answer.text];
     return make("div", { class: now ? "s-column s-now" : "s-column" },
       make("p", { class: "s-head" }, title ? make("b", {}, title) : null, title ? " " : null, badge(answer), make("span", { class: "place" }, ` ${facts.join(", ")}`)),
-      make("div", { class: "s-text", dir: "auto" }, ...(answer.text ? shown : [make("i", {}, "nothing")])),
+      make("div", { class: "samples-text", dir: "auto" }, ...(answer.text ? shown : [make("i", {}, "nothing")])),
       ...(answer.words || []).map((said) => make("p", { class: "place" }, said)));
   }
 
   function small(value) { return value && value < 0.001 ? value.toExponential(1) : value.toFixed(2); }
-  function text(name, value) { return make("div", { class: "s-asked" }, make("span", { class: "place" }, name), make("div", { class: "s-text", dir: "auto" }, value)); }
+  function text(name, value) { return make("div", { class: "s-asked" }, make("span", { class: "place" }, name), make("div", { class: "samples-text", dir: "auto" }, value)); }
 
   /* Both texts as [words, is it in the other], by their longest common subsequence of words. */
   function difference(a, b) {

@@ -36,8 +36,8 @@ addEventListener("hashchange", () => truetune.follow(location.hash));
 }
 
 addEventListener("beforeprint", () => {
-  for (const fold of document.querySelectorAll("details:not([open])")) { fold.open = true; fold.dataset.printed = ""; }
+  for (const fold of document.querySelectorAll(".finding:not([open])")) { fold.open = true; fold.dataset.printed = ""; }
 });
 addEventListener("afterprint", () => {
-  for (const fold of document.querySelectorAll("details[data-printed]")) { fold.open = false; delete fold.dataset.printed; }
+  for (const fold of document.querySelectorAll(".finding[data-printed]")) { fold.open = false; delete fold.dataset.printed; }
 });
