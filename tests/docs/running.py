@@ -8,6 +8,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 300.0
@@ -51,6 +54,27 @@ def script(text: str, folder: Path) -> Ran:
         timeout=LIMIT,
     )  # fmt: skip
     return Ran(done.returncode, done.stdout)
+
+
+def served(arguments: Sequence[str], folder: Path) -> Ran:
+    """`truetune view`: started, its page asked for, and interrupted."""
+    port = r"--port(=| )\S+"
+    line = re.sub(port, "", shlex.join([sys.executable, "-m", "truetune", *arguments, "--no-open"]))
+    said = ""
+    with subprocess.Popen(
+        shlex.split(line), cwd=folder, env=environment(folder), text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        for told in running.stdout:
+            said += told
+            if found := re.search(r"http://127\.0\.0\.1:\d+\S*", told):
+                with urlopen(found[0], timeout=30) as page:
+                    said += f"{page.status}\n"
+                running.send_signal(signal.SIGINT)
+                break
+        said += running.stdout.read()
+    return Ran(0 if running.returncode in (0, 130) else running.returncode, said)
 
 
 def environment(folder: Path) -> dict[str, str]:

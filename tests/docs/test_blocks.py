@@ -137,6 +137,8 @@ def run_lines(block: Block, folder: Path, there: set[str], url: str) -> None:
         arguments = reading.arguments(line)
         if arguments is None:
             ran = running.script(line, folder)
+        elif arguments[:1] == ["view"]:
+            ran = running.served(arguments, folder)
         else:
             clear(line, folder, there)
             ran = running.truetune(globbed(quick(arguments) if block.language == "sh" else arguments, folder), folder)

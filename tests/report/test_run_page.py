@@ -169,7 +169,7 @@ def test_hostile_texts_are_texts(see: Open) -> None:
     page = see("models")
     page.get_by_role("button", name="unfold all").click()
     assert page.locator("main script, main img, #samples a, #samples i").count() == 0
-    shown = page.locator("#samples .s-text").all_inner_texts()
+    shown = page.locator("#samples .samples-text").all_inner_texts()
     assert any("<script>alert(1)</script>" in text for text in shown)
     assert any("\\u202eright" in text for text in shown)
     assert not any("\u202e" in text or "\x1b" in text for text in shown)
