@@ -167,9 +167,9 @@ def test_plan_says_what_fits(tmp_path: Path) -> None:
               "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
               "num_key_value_heads": 8, "dtype": "bfloat16"}  # fmt: skip
     write(tmp_path / "config.json", json.dumps(config))
-    done = command("plan", tmp_path, "--gpu", "24GB", "--length", 2048, "--format", "json")
+    done = command("plan", tmp_path, "--gpu", "24GB", "--max-length", 2048, "--format", "json")
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (1, "too large")
     small = ("--set", "lora.r=16", "--set", "load_in=4", "--set", "per_device_train_batch_size=1",
              "--set", "gradient_checkpointing=true")  # fmt: skip
-    assert command("plan", tmp_path, "--gpu", "24GB", "--length", 2048, *small).returncode == 0
+    assert command("plan", tmp_path, "--gpu", "24GB", "--max-length", 2048, *small).returncode == 0
     assert command("plan", tmp_path, "--set", "lora").stderr == "truetune: error: --set lora: expected NAME=VALUE\n"

@@ -256,6 +256,9 @@ def test_a_file_that_changes_is_said_and_read_anew_with_the_page(tmp_path: Path)
         assert "changed since" in changed["notice"]
         assert status(server, f"/{server.token}/") == 200
         assert len(answer(server, "rows?start=0&count=9")["rows"]) == 3
+        path.unlink()
+        assert status(server, f"/{server.token}/") == 503
+        assert "changed since" in answer(server, "rows?start=0&count=1")["rows"][0]["error"]
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from truetune.errors import UsageError
+from truetune.errors import TruetuneError, UsageError
+from truetune.report.text import visible
 from truetune.viewing.answers import MOST, Answers
 
 LOOPBACK = "127.0.0.1"
@@ -96,6 +97,8 @@ class Handler(BaseHTTPRequestHandler):
             kind, found = self._found()
         except Refused as refused:
             self._send(refused.status, "text/plain", f"{refused}\n".encode(), body=body)
+        except TruetuneError as error:
+            self._send(503, "text/plain", f"{visible(str(error))}\n".encode(), body=body)
         except Exception as error:
             why = f"this is a bug of truetune, please report it: {error!r}\n"
             self._send(500, "text/plain", why.encode("utf-8", "backslashreplace"), body=body)

@@ -15,7 +15,7 @@ from truetune.report.page.section import Result, Section, asset, drawn
 STYLES = ("page.css", "tokens.css", "data.css", "run.css", "samples.css")
 SCRIPTS = (
     *("core.js", "findings.js", "spelling.js", "rows.js", "boxes.js", "panel.js", "search.js", "tokens.js"),
-    *("data.js", "run.js", "samples.js", "start.js"),
+    *("run.js", "samples.js", "start.js"),
 )
 """In this order one classic script; `core.js` makes the name `truetune`, `start.js` opens the sections"""
 
