@@ -19,7 +19,7 @@ class Reason:
 REASONS = (
     Reason(r"pip install", "installs from a package index; .ci/run runs the README's two", 6),
     Reason(r"axolotl train|llamafactory-cli|rehearse (axolotl|llama_factory)\.yaml|venv llamaf|TRUETUNE_AXOLOTL=",
-           "Axolotl and LLaMA-Factory can't be installed beside the tests: tests/trainers/test_others.py", 6),
+           "Axolotl and LLaMA-Factory can't be installed beside the tests: tests/trainers/test_others.py", 10),
     Reason(r"\bssh ", "another machine", 1),
     Reason(r"truetune demo", "trains for a minute: .ci/run runs it without torch, tests/demo with it", 1),
     Reason(r"s3://", "a store on the network; tests/encoding/test_remote.py has its own", 2),
