@@ -61,7 +61,8 @@ def lines() -> Iterator[str]:
         direct = {canonicalize_name(Requirement(line).name) for line in requirements(part)}
         packages = {name: package for name, package in reached(requirements(part)).items() if name not in told}
         told |= packages.keys()
-        yield f"## {'The core' if part == 'core' else f'The extra `{part}`'}\n\n| package | version | licence | |\n|---|---|---|---|"
+        yield f"## {'The core' if part == 'core' else f'The extra `{part}`'}\n"
+        yield "| package | version | licence | |\n|---|---|---|---|"
         for name, package in sorted(packages.items()):
             yield f"| {name} | {package.version} | {licence(package)} | {'' if name in direct else 'indirect'} |"
         yield ""

@@ -55,7 +55,7 @@ LIGHT = (
     "cli",
 )
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "accelerate"}
-FREE = ("_repr_html_", "dataset", "save_as")
+FREE = ("__str__", "_repr_html_", "dataset", "save_as")
 """Functions that may reach forward: a notebook or a user asks a result to draw itself, or for its rows."""
 
 

@@ -25,7 +25,7 @@ from truetune.checks.catalogue import page, rules
 pytest.importorskip("trl")
 SERVER = "http://localhost:8000"
 TRACE = "Traceback (most recent"
-SLOW = re.compile(r"^truetune (run|rehearse|train|sample|evaluate|serve-check|ladder)\b")
+SLOW = re.compile(r"^truetune (run|rehearse|train|sample|evaluate|serve-check|ladder|doctor)\b")
 """Run once, however often it stands on the pages"""
 SMALL = {
     "train": "--no-rehearsal --set training.max_steps=2 --set watch.max_new_tokens=8 --set watch.prompts=2",

@@ -128,7 +128,7 @@ def test_no_url(url: str) -> None:
 @pytest.mark.parametrize("option", ["--endpoint=http://127.0.0.1:9", "--served-model=small"])
 def test_nothing_is_started(option: str, tmp_path: Path) -> None:
     began = tmp_path / "began"
-    with pytest.raises(UsageError, match="--endpoint|--served-model"):
+    with pytest.raises(UsageError, match=r"--endpoint|--served-model"):
         CliRunner().invoke(
             commands, ["rehearse", option, "--", sys.executable, "-c", f"open({str(began)!r}, 'w')"],
             catch_exceptions=False, standalone_mode=False,

@@ -20,7 +20,7 @@ SHOWN = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 """Packages in the line that comes first"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DoctorReport(Report):
     """The environment, and the findings."""
 

@@ -22,7 +22,7 @@ from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LintReport(Report):
     """What is wrong in sources, after what was mended."""
 

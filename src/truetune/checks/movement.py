@@ -32,7 +32,7 @@ BY_SIGNS = ("merged-into-4bit-or-low-precision", "weights-equal-the-base")
 """Rules on a merge that go by signs; base and adapter tell exactly"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class MovementReport(Report):
     """The manifest, and the findings."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,7 @@ class Subject:
     """Short facts on it, by name"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
     """The result of looking at something: what was looked at, and the findings."""
 
@@ -83,6 +84,10 @@ class Report:
         worst = self.worst()
         return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
 
+    def unjudged(self) -> str:
+        """Why the absence of findings says nothing; empty where it does say something."""
+        return ""
+
     def more(self) -> dict[str, Any]:
         """What its JSON has besides, for this kind of report: plain values."""
         return {}
@@ -93,13 +98,26 @@ class Report:
 
         save(self, path)
 
+    def __repr__(self) -> str:
+        """In short: its class, what was found, and where."""
+        counts = Counter(finding.severity for finding in self.findings)
+        found = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in RANK if counts[s])
+        about = ", ".join(dict.fromkeys(subject.path for subject in self.subjects)) or ", ".join(self.spec.data)
+        return f"<{type(self).__name__} of {about or 'nothing'}: {found or 'no finding'}>"
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        from truetune.report.terminal import as_text
+
+        return as_text(self)
+
     def _repr_html_(self) -> str:
         from truetune.report.page import fragment
 
         return fragment(self)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DataReport(Report):
     """The result where there were rows and a tokenizer: what the run would learn as well."""
 
@@ -123,7 +141,7 @@ class DataReport(Report):
     """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class AuditReport(Report):
     """What reached the loss in a real trainer, and what is wrong with it."""
 

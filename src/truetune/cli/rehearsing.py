@@ -15,6 +15,7 @@ from truetune.cli.output import Delivery, report_options
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
+    from truetune.auditing.run import Outcome
     from truetune.probe.record import Record
 
 
@@ -77,7 +78,9 @@ def rehearse(
             except TruetuneError as error:
                 troubles.append(error)
         report = judged(records, spec)
-        verdicts.append(deliver(report, err=True))
+        verdicts.append(deliver(report, err=True) or 2 * bool(report.unjudged()))
+        if report.unjudged():
+            say(f"not judged: {report.unjudged()}")
         return False
 
     with tempfile.TemporaryDirectory(prefix="truetune-") as work:
@@ -88,6 +91,14 @@ def rehearse(
         raise troubles[0]
     if not verdicts:
         if not outcome.reached:
-            say(f"nothing was rehearsed: {unseen(outcome)}")
+            say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}")
         return outcome.code or 2
-    return max(verdicts)
+    return 1 if 1 in verdicts else max(verdicts)
+
+
+def _instead(outcome: Outcome) -> str:
+    """What became of a program without a transformers Trainer, and what looks at such a one."""
+    own = "; a loop of your own, or Lightning's, is looked at by truetune.audit(model, loader, tokenizer, given=rows)"
+    if outcome.loops:
+        return f"; its own loop was ended before the first step of its optimizer, with a miniature in the model{own[1:]}"
+    return f"; the command ran as it is{own}" if outcome.waiting and outcome.code < 128 else ""

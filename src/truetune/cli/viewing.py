@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from truetune.cli.helping import Command
 from truetune.cli.options import run_of, spec_options
+
+if TYPE_CHECKING:
+    from truetune.viewing.server import Server
 
 
 @click.command(cls=Command, short_help="Look at the rows of any data in the browser, token by token.")
@@ -35,21 +38,26 @@ def view(row: int, port: int, no_open: bool, **options: Any) -> int:
     from truetune.viewing.view import served
 
     server = served(run_of(options), port=port, row=row)
-    url = server.url + (f"#row={row}" if row else "")
-    click.echo(url)
-    if notice := server.answers.notice:
-        click.echo(notice, err=True)
-    if not no_open and _has_screen():
-        import webbrowser
-
-        webbrowser.open(url)
     try:
+        _told(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
         server.serve_forever()
     except KeyboardInterrupt:
         pass
     finally:
         server.server_close()
+        server.answers.shelf.close()
     return 0
+
+
+def _told(server: Server, url: str, *, opens: bool) -> None:
+    """Where it is, on the terminal, and in the browser if there is one."""
+    click.echo(url)
+    if notice := server.answers.notice:
+        click.echo(notice, err=True)
+    if opens and _has_screen():
+        import webbrowser
+
+        webbrowser.open(url)
 
 
 def _has_screen() -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.lm_eval import LmEval
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class EvaluationReport(Report):
     """A model, measured."""
 

@@ -39,7 +39,7 @@ class Success:
         return cls(*counts, *wilson(*counts))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SampleReport(Report):
     """The answers of a model, or of the checkpoints of a run."""
 

@@ -34,7 +34,7 @@ DIGITS = 5
 """Of a number in a curve"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunReport(Report):
     """What is known of one run, or of two."""
 

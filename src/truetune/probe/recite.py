@@ -86,9 +86,16 @@ def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any
                 lambda: _recited(model, parts, tokenizer, stops), notes, orders["mutate"],
             )  # fmt: skip
     else:
-        notes.append("nothing could be recited: " + ("there is no tokenizer" if tokenizer is None else
-                                                     "the collator gives no input_ids"))  # fmt: skip
+        facts["nothing"] = _nothing(tokenizer, found)
+        notes.append(f"nothing could be recited: {facts['nothing']}")
     return facts | {"seconds": round(time.perf_counter() - started, 2)}
+
+
+def _nothing(tokenizer: Any, found: list[Example]) -> str:
+    """Why no row could be recited, and what to do."""
+    if tokenizer is None:
+        return "there is no tokenizer; give the Trainer processing_class=tokenizer"
+    return "no row holds a prompt and an answer to it" if found else "the collator gives no input_ids"
 
 
 def _knows(model: Any, parts: list[Part], stops: set[int]) -> bool:

@@ -41,7 +41,7 @@ class Pair:
     after: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RehearsalReport(AuditReport):
     """What reached the loss, and what a miniature of the model learned from it."""
 
@@ -53,6 +53,12 @@ class RehearsalReport(AuditReport):
     """Its class, layers, width, and vocabulary"""
     mutation: Mutation | None = None
     """Faults put into the run's own batch, and who noticed; None where none were asked for"""
+
+    nothing: str = ""
+    """Why nothing was recited and no margin was compared; empty where something was"""
+
+    def unjudged(self) -> str:
+        return self.nothing and f"nothing was recited: {self.nothing}"
 
     def more(self) -> dict[str, Any]:
         return {
@@ -82,6 +88,7 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
         losses=tuple(found.get("loss", ())),
         miniature=_miniature(found),
         mutation=mutation(records),
+        nothing="" if found.get("rows") or found.get("pairs") else found.get("nothing") or "no row was recognised",
     )
 
 

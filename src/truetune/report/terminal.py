@@ -126,7 +126,7 @@ def summary(report: Report) -> Text:
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
     if not found:
-        parts = [Text("clean", style="bold green")]
+        parts = [Text("not judged", style="bold yellow") if report.unjudged() else Text("clean", style="bold green")]
     if counts["info"]:
         parts.append(Text(many(counts["info"], "note")))
     rows = report.rows if isinstance(report, DataReport) else 0

@@ -9,7 +9,7 @@ from truetune.checks.report import Report
 from truetune.generation.service import Service
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ServiceReport(Report):
     """What a server was seen to do, and what is wrong with it."""
 

@@ -28,8 +28,8 @@ looks:
 
 ## Fix safety
 
-There is no automatic fix: keep the question out of the answer's text and its tokens out of the loss (`truetune audit`
-shows the labels).
+There is no automatic fix: keep the question out of the answer's text and its tokens out of the loss (`truetune run --
+COMMAND` shows the labels).
 
 ## References
 

@@ -31,8 +31,8 @@ looks:
 
 ## Fix safety
 
-There is no automatic fix. Look at the labels of the first batches (`truetune audit`): the stop token of each answer
-must be supervised, and the pad token must not be it.
+There is no automatic fix. Look at the labels of the first batches (`truetune run -- COMMAND`): the stop token of
+each answer must be supervised, and the pad token must not be it.
 
 ## References
 
@@ -81,7 +81,7 @@ class AnswersNeverStop(AnswersRule):
             if learned
             else "train longer, or with a higher learning rate"
             if slow
-            else "supervise the stop token of each answer, and pad with another one (truetune audit shows the labels)",
+            else "supervise the stop token of each answer, and pad with another one (truetune run -- COMMAND shows labels)",
             severity="error" if never else "info" if learned else "warning",
             evidence=[
                 *([f"P(stop) behind the reference: {behind:.2g} (median)"] if behind is not None else []),

@@ -30,7 +30,7 @@ looks:
 ## Fix safety
 
 There is no automatic fix: look at the commonest answers in the data, and at what the model sees of the prompt
-(`truetune audit`).
+(`truetune run -- COMMAND` shows it).
 
 ## References
 
@@ -66,7 +66,7 @@ class OneAnswerToAll(AnswersRule):
             return
         yield self.finding(
             f"{now} prompts get the same answer: {short(answer)}",
-            "look at the commonest answers in the data, and at what the model sees of the prompt (truetune audit)",
+            "look at the commonest answers in the data, and at what is seen of the prompt (truetune run -- COMMAND)",
             severity="error" if over and now.bad == now.of >= ENOUGH else "warning",
             evidence=[f"the commonest reference answers {expected}; at step {first.step:,} one answer went to {first}"],
             cases=cases([sample for sample in looks[-1].samples if _plain(sample.answer.text) == answer]),

@@ -30,8 +30,8 @@ looks:
 
 ## Fix safety
 
-There is no automatic fix. Look at the labels of the first batches (`truetune audit`): the stop token of each answer
-must be supervised, and the pad token must not be it.
+There is no automatic fix. Look at the labels of the first batches (`truetune run -- COMMAND`): the stop token of
+each answer must be supervised, and the pad token must not be it.
 
 ## References
 
@@ -62,7 +62,7 @@ class StopRateFalls(AnswersRule):
         line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-12:])
         yield self.finding(
             f"{found.last} answers do not stop by themselves{found.before}",
-            "supervise the stop token of each answer, and pad with another token (truetune audit shows the labels)",
+            "supervise the stop token of each answer, and pad with another one (truetune run -- COMMAND shows labels)",
             severity="error" if lost else "warning",
             evidence=[*([f"P(stop) behind the reference by step (median): {line}"] if line else []), *found.evidence],
             cases=cases(found.samples),

@@ -71,7 +71,7 @@ class StopTokenNotLearned(AnswersRule):
         if not stop:
             yield self.finding(
                 f"no stop token is supervised in {len(content)} records of the losses",
-                "supervise the stop token of each answer (truetune audit shows the labels)",
+                "supervise the stop token of each answer (truetune run -- COMMAND shows the labels)",
             )
             return
         (first, last), (began, now) = ends(content), ends(stop)

@@ -37,7 +37,7 @@ base_stopping: {probability: 0.00001, rank: 1033}
 ## Fix safety
 
 There is no automatic fix: the model is trained again, with labels that hold the stop token of each answer (`truetune
-audit` shows them). A pad token that is the stop token is masked with the padding by most collators.
+run -- COMMAND` shows them). A pad token that is the stop token is masked with the padding by most collators.
 
 ## References
 
@@ -78,7 +78,7 @@ class StoppingNeverLearned(CauseRule):
             f"stopping {what}: "
             + (f"{seen.last} answers do not stop, and " if seen else "")
             + f"behind the whole reference answer the probability of {names} is {told(mine)}",
-            "train again with the stop token of each answer in the labels (truetune audit shows them)"
+            "train again with the stop token of each answer in the labels (truetune run -- COMMAND shows them)"
             if never
             else "train longer, on answers that end with their stop token",
             severity="error" if never else "warning",

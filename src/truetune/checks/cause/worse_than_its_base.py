@@ -29,7 +29,7 @@ effect: {difference: 0.7, model: -1.2, base: -2.1, tokens: 412}
 ## Fix safety
 
 There is no automatic fix: load it on the base of its training (base_fingerprint.json, run.json), with the `r`,
-`lora_alpha` and `use_rslora` of its training; look at the loss of the run (`truetune log`).
+`lora_alpha` and `use_rslora` of its training; look at the loss of the run (`truetune diagnose`).
 
 ## References
 
