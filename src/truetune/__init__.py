@@ -248,13 +248,17 @@ def train(
     """
     from pathlib import Path
 
+    from truetune.render.folder import locate
+    from truetune.render.probes import tokenizer_of
     from truetune.spec.files import find_settings, merged, spec_of
-    from truetune.training.run import train as run
 
     given = find_settings(fspath(config), Path())[0] if config is not None else {}
     if out is not None:
         settings = merged(settings, {"training": {"output_dir": fspath(out)}})
     spec = spec_of(merged(given, settings), fspath(config) if config is not None else "truetune.train")
+    locate(tokenizer_of(spec))
+    from truetune.training.run import train as run
+
     return run(spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks)
 
 

@@ -137,3 +137,14 @@ def test_two_processes_are_judged_together_and_stopped(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.count("training run trl.trainer.sft_trainer.SFTTrainer") == 1
     assert "processes 2; batches 4 (8 lines)" in done.stderr.replace("\n", " ")
+
+
+def test_processes_that_do_not_know_of_each_other(tmp_path: Path) -> None:
+    """As torchrun starts them on a CPU, without use_cpu=True."""
+    script = tmp_path / "train.py"
+    script.write_text("from tests.auditing import tiny\ntiny.sft(max_steps=1, use_cpu=False).train()\n")
+    variables = {"WORLD_SIZE": "2", "CUDA_VISIBLE_DEVICES": ""}
+    done = run(str(script), options=["--on-error", "warn", "--laws", "none"], **variables)
+    said = " ".join(done.stderr.split())
+    assert "note: 2 processes were launched (WORLD_SIZE), and this trainer takes itself for the only one" in said
+    assert "on a CPU, set use_cpu=True among its arguments" in said

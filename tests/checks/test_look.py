@@ -156,7 +156,7 @@ def test_lint_prints_a_patch_or_mends(tmp_path: Path) -> None:
     write(tmp_path / "a.py", source)
     done = command("lint", "--diff", "a.py", cwd=tmp_path)
     assert done.stdout.startswith("--- a/a.py\n+++ b/a.py\n")
-    assert "would mend 1 in 1 of 1 files" in done.stderr
+    assert "1 finding would be mended in 1 of 1 file" in done.stderr
     assert (tmp_path / "a.py").read_text() == source
     assert command("lint", "--fix", "-q", "a.py", cwd=tmp_path).stdout == ""
     assert "use_cache=True" in (tmp_path / "a.py").read_text()

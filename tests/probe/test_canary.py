@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 import truetune
+import truetune.collate
 from tests import parts
 from tests.auditing import tiny
 from truetune.probe.canary import Line, Spelling, bare, canaries, install
@@ -50,6 +51,12 @@ def kto(rows: Rows) -> Any:
 def orpo(rows: Rows) -> Any:
     return ORPOTrainer(tiny.model(), args=tiny.arguments(ORPOConfig), processing_class=tiny.tokenizer(),
                        train_dataset=Dataset.from_list(rows))  # fmt: skip
+
+
+def nameless(rows: Dataset) -> Any:
+    """A trainer that was told no tokenizer, with a collator that keeps none."""
+    pad = truetune.collate.PaddingCollator.of(tiny.tokenizer())
+    return transformers.Trainer(tiny.model(), tiny.arguments(remove_unused_columns=False), pad, rows)
 
 
 def own(rows: Dataset) -> Any:
@@ -234,3 +241,16 @@ def test_marks_keep_what_steers_the_trainer() -> None:
         key: row[key] for key in ("tools", "score", "number", "label")
     }
     assert len({mark.text for _ in range(500) for mark in marked(row)[1]}) == 1000
+
+
+def test_without_a_tokenizer_the_canary_is_not_read() -> None:
+    tokenizer = tiny.tokenizer()
+    install()
+
+    def encode(row: dict[str, Any]) -> dict[str, Any]:
+        ids = tokenizer(row["question"] + row["answer"])["input_ids"]
+        return {"input_ids": ids, "labels": ids}
+
+    found = canaries(nameless(Dataset.from_list(ASKED).map(encode)))
+    assert found["fields"] == []
+    assert found["note"].endswith("the trainer has no tokenizer: give it processing_class=tokenizer")

@@ -70,7 +70,62 @@ def test_a_script(tmp_path: Path) -> None:
 def test_a_script_that_ends_before(tmp_path: Path) -> None:
     done = rehearse(tmp_path, "--", sys.executable, "-c", "import sys; print('hello'); sys.exit(5)")
     assert (done.returncode, done.stdout) == (5, "hello\n")
-    assert done.stderr == "truetune: nothing was rehearsed: no transformers Trainer reached train()\n"
+    assert done.stderr.startswith("truetune: nothing was rehearsed: no transformers Trainer reached train(); the ")
+    assert "; the command ran as it is" in done.stderr
+
+
+LOOP = """
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+model = {model}
+optimizer = torch.optim.AdamW(model.parameters())
+ids = torch.tensor([[1, 2, 3]])
+model(ids)[0].sum().backward()
+optimizer.step()
+print("trained")
+"""
+
+
+def test_a_loop_of_its_own_ends_before_its_first_step(tmp_path: Path) -> None:
+    model(tmp_path)
+    tmp_path.joinpath("train.py").write_text(LOOP.format(model='AutoModelForCausalLM.from_pretrained("model")'))
+    done = rehearse(tmp_path, "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "with a miniature of the model, was ended before its optimizer's first step" in done.stderr
+    assert "truetune.audit(model, loader, tokenizer, given=rows)" in done.stderr
+
+
+def test_a_side_model_of_another_kind_is_trained(tmp_path: Path) -> None:
+    """Its loop is no fine-tuning that could be rehearsed, and a Trainer may follow."""
+    tmp_path.joinpath("train.py").write_text(LOOP.format(model="torch.nn.Embedding(4, 2)"))
+    done = rehearse(tmp_path, "train.py")
+    assert (done.returncode, done.stdout) == (2, "trained\n")
+    assert "the command ran as it is, with miniatures for models of transformers. For a loop of your own" in done.stderr
+
+
+PLAIN = """
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+from truetune.collate import PaddingCollator
+
+rows = [{"input_ids": [5, 6, 7 + i, 3], "labels": [-100, 6, 7 + i, 3]} for i in range(8)]
+arguments = TrainingArguments("out", remove_unused_columns=False)
+collator = PaddingCollator.of(AutoTokenizer.from_pretrained("model"))
+Trainer(AutoModelForCausalLM.from_pretrained("model"), arguments, collator, Dataset.from_list(rows)).train()
+"""
+
+
+def test_nothing_recited_is_not_clean(tmp_path: Path) -> None:
+    model(tmp_path)
+    tmp_path.joinpath("train.py").write_text(PLAIN)
+    done = rehearse(tmp_path, "train.py")
+    assert done.returncode == 2, done.stderr
+    assert "clean" not in done.stderr
+    assert "not judged · 8 lines" in done.stderr
+    assert done.stderr.endswith("truetune: not judged: nothing was recited: there is no tokenizer; give the Trainer "
+                                "processing_class=tokenizer\n")  # fmt: skip
 
 
 def test_own_settings(tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ def test_broken_laws_stand_first(report: AuditReport) -> None:
     assert [(law.name, law.holds) for law in laws(report)] == [("cache", False), ("padding-invariance", True)]
 
 
+def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
+    broken = {"process-count": {"value": 1.0, "tolerance": 1e-3, "unit": "", "evidence": {}}}
+    for severity, said in (("error", "broken (TT058)"), ("info", "broken (only a note, TT058)"),
+                           (None, "broken, without a finding of its own")):  # fmt: skip
+        own = [Finding("gradient-depends-on-process-count", "TT058", severity, "apart", "divide")] if severity else []
+        made = replace(report, laws=broken, findings=(*report.findings, *own))
+        assert [law.standing for law in laws(made)] == [said]
+        assert said in " ".join(as_text(made).split())
+        assert said in page(made)
+
+
 def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
     text = as_text(report)
     for part in ("the loss is on", "not attended", "padding", "cache", "nan", "broken", "canary in", "lost",

@@ -96,11 +96,11 @@ def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  #
 
 
 @pytest.mark.parametrize(("change", "message", "case"), [
-    (lambda _: ALPACA, "it is written in the format of Alpaca; the server answers as it does to that prompt",
-     r"served '### Instruction:\nWhere is the lighthouse?"),
-    (lambda text: text.replace("if add_generation_prompt", "if false"), "the generation prompt is missing at its end",
-     r"the server leaves out '<|im_start|>assistant\n'"),
-    (lambda text: SYSTEM + text, "a fixed text of 9 tokens, such as a system prompt, is put in",
+    (lambda _: ALPACA, "probably it is written in the format of Alpaca (a prompt made so is as long, and the server "
+     "answers as it does to that one)", r"served '### Instruction:\nWhere is the lighthouse?"),
+    (lambda text: text.replace("if add_generation_prompt", "if false"),
+     "probably the generation prompt is missing at its end", r"the server leaves out '<|im_start|>assistant\n'"),
+    (lambda text: SYSTEM + text, "as where a fixed text of 9 tokens, such as a system prompt, is put in",
      "tokens on the server"),
 ], ids=["alpaca", "no generation prompt", "a system prompt"])  # fmt: skip
 def test_another_template(
@@ -110,6 +110,7 @@ def test_another_template(
     assert (finding.code, finding.severity, finding.count, finding.total) == ("TT962", "error", 4, 4)
     assert message in finding.message
     assert case in finding.cases[0].text
+    assert ("guessed, as the server does not tell its text: " in finding.cases[0].text) is ("probably" in message)
 
 
 def test_another_text_of_the_same_length(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:  # noqa: F811

@@ -34,6 +34,8 @@ class Outcome:
     """Trainings that began, whether or not they could be looked at"""
     waiting: int
     """Processes that imported transformers' Trainer"""
+    loops: int = 0
+    """Processes of a rehearsal whose own loop was ended before it trained a miniature"""
 
 
 def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]) -> Outcome:
@@ -50,7 +52,7 @@ def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: 
             code = _wait(command, environment(sent))
         finally:
             ear.close()
-        return Outcome(code, ear.reached, sum(1 for _ in folder.glob("waiting-*")))
+        return Outcome(code, ear.reached, *(sum(1 for _ in folder.glob(f"{kind}-*")) for kind in ("waiting", "loop")))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

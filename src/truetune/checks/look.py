@@ -124,6 +124,9 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
 
 def _look(path: str, seen: Look) -> None:
     kinds = kinds_of(path)
+    if LOOKED.isdisjoint(kinds):
+        what = NAMES.get(kinds[0], kinds[0])
+        raise UsageError(f"{path}: found {what}, which truetune check can't look at{BETTER.get(kinds[0], '')}")
     if "data" in kinds and kinds[0] in ("data", *SOURCES):
         seen.data.append(path)
     for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
@@ -221,6 +224,10 @@ def _checkpoint(path: str, seen: Look) -> Report:
 LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
     "source": _source, "notebook": _source, "run": _log, "log": _log, "model": _checkpoint, "adapter": _checkpoint,
 }  # fmt: skip
+
+
+LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "tokenizer"))
+BETTER: Mapping[Kind, str] = {"encoded": "; check the data that it was made of, or look at it with truetune view"}
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

@@ -117,7 +117,7 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
 
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
-    setup = prepare(spec)
+    setup, last, named = prepare(spec), Origin("", 0, -1), ", ".join(spec.data)
     for conversation in _rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             batch = one_batch(
@@ -126,10 +126,12 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             return views_of(batch, encoder.vocabulary)
-        last = conversation.origin.row
+        last = conversation.origin
+    if last.row < 0:
+        raise DataError(f"{named}: there is no row in it")
     if line is not None:
-        raise DataError(f"{', '.join(spec.data)}: no row begins at line {line}; take a place that a finding names")
-    raise DataError(f"{', '.join(spec.data)}: there is no row {row}; rows are numbered from 0 to {last}")
+        raise DataError(f"{named}: no row begins at line {line}; of {last.row + 1:,} the last is at {last.line}")
+    raise DataError(f"{named}: there is no row {row}; rows are numbered from 0 to {last.row}")
 
 
 def prepare(spec: RunSpec) -> Setup:

@@ -77,6 +77,7 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **op
       truetune lint --fix train.py
     """
     from truetune.checks.lint import lint as run
+    from truetune.report.text import many
 
     deliver = Delivery.of(options)
     settings = {name: value for name, value in options.items() if value not in (None, ())}
@@ -86,12 +87,13 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **op
     code = int(report.failed()) if diff else deliver(report)
     said = []
     if report.changes:
-        done = f"{'would mend' if diff else 'mended'} {sum(len(change.mended) for change in report.changes):,}"
-        said.append(f"{done} in {len(report.changes):,} of {report.files:,} files")
+        done = many(sum(len(change.mended) for change in report.changes), "finding")
+        verb = "would be mended" if diff else "mended"
+        said.append(f"{done} {verb} in {len(report.changes):,} of {many(report.files, 'file')}")
     if report.suppressed:
-        said.append(f"{report.suppressed:,} kept quiet by `# truetune: ignore`")
+        said.append(f"{many(report.suppressed, 'finding')} kept quiet by `# truetune: ignore`")
     if said and not deliver.quiet:
-        click.echo(f"findings: {'; '.join(said)}", err=True)
+        click.echo("; ".join(said), err=True)
     return code
 
 

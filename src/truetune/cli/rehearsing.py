@@ -98,7 +98,6 @@ def rehearse(
 
 def _instead(outcome: Outcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
-    own = "; a loop of your own, or Lightning's, is looked at by truetune.audit(model, loader, tokenizer, given=rows)"
-    if outcome.loops:
-        return f"; its own loop was ended before the first step of its optimizer, with a miniature in the model{own[1:]}"
-    return f"; the command ran as it is{own}" if outcome.waiting and outcome.code < 128 else ""
+    became = ("a loop of its own, with a miniature of the model, was ended before its optimizer's first step"
+              if outcome.loops else "the command ran as it is, with miniatures for models of transformers")  # fmt: skip
+    return f"; {became}. For a loop of your own, or Lightning: truetune.audit(model, loader, tokenizer, given=rows)"

@@ -67,7 +67,12 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
     elif sharegpt:
         message["role"] = _translated(message.get("role"))
     role = message.get("role")
-    if not (isinstance(role, str) and role in ROLES):
+    if "role" not in item and "from" not in item:
+        found = ", ".join(map(str, item)) or "nothing"
+        expected = "expected role and content, or from and value"
+        problems.append(Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}"))
+        message["role"] = "None"
+    elif not (isinstance(role, str) and role in ROLES):
         problems.append(Problem("unknown-role", f"turn {index} has the role {role!r}"))
         message["role"] = str(role)
     if "tool_calls" in message:

@@ -20,7 +20,7 @@ Verdict = Literal["fits", "tight", "too large"]
 """tight: only without the margin for fragments"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """The memory of a run."""
 
@@ -36,6 +36,17 @@ class Plan:
     def verdict(self) -> Verdict | None:
         """None where the size of the GPU is not known"""
         return None if self.memory is None else judge(self.estimate.peak, self.memory)
+
+    def __repr__(self) -> str:
+        size = f"{self.estimate.peak.total / GIB:.1f} GiB"
+        return f"<Plan of {self.model}: {size} at the peak{f', {self.verdict}' if self.verdict else ''}>"
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        from truetune.report.plan import render_plan
+        from truetune.report.text import drawn
+
+        return drawn(lambda console: render_plan(self, console))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON; sizes in bytes."""

@@ -22,6 +22,7 @@ TOKENIZED = (
 SEVERAL = (
     "with several processes a canary is sent by `truetune run --canary` alone: the preparation waits for all of them"
 )
+UNREAD = "its tokens can't be read, for the trainer has no tokenizer: give it processing_class=tokenizer"
 LIMITS = ("max_length", "max_seq_length", "cutoff_len", "sequence_len")
 PREFIXES = ("", "chosen_", "rejected_", "prompt_", "completion_")
 
@@ -57,6 +58,8 @@ def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
             made = _prepared(trainer, given)
             if made.rows is None:
                 return {"fields": [], "note": made.note}
+            if _tokenizer(trainer) is None:
+                return {"fields": [], "note": UNREAD}
             seen = _seen_in(trainer, made)
             formatted = _formatted(trainer, made)
     except Exception as error:
@@ -171,8 +174,18 @@ def bare(text: str) -> str:
     return "".join(text.split()).casefold()
 
 
+def _tokenizer(trainer: Any) -> Any:
+    """The trainer's, else that of its collator; None where neither has one."""
+    return next(
+        (found for holder, name in ((trainer, "processing_class"), (trainer, "tokenizer"),
+                                    (trainer.data_collator, "tokenizer"))
+         if (found := getattr(holder, name, None)) is not None),
+        None,
+    )  # fmt: skip
+
+
 def _seen_in(trainer: Any, made: Prepared) -> dict[Mark, str]:
-    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    tokenizer = _tokenizer(trainer)
     spell = Spelling(getattr(tokenizer, "tokenizer", tokenizer))
     limits = (getattr(trainer.args, name, None) for name in LIMITS)
     limit = next((value for value in limits if isinstance(value, int)), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,7 @@ def observe(
         rows, numbers, complete = given_rows(given, peeked, tokenizer)
     if not complete:
         notes.append("not all rows of the data were searched for those of the batches")
+    notes += _alone(trainer, tokenizer)
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         notes.append("tokens are not placed: the labels of an encoder-decoder are of another text")
     record = Record(
@@ -88,6 +90,16 @@ def observe(
             record.facts["canary"] = canaries(trainer, given)
             notes += [f"canary: {note}" for note in [record.facts["canary"]["note"]] if note]
     return record
+
+
+def _alone(trainer: Any, tokenizer: Any) -> Iterator[str]:
+    """What the trainer was not told: the tokenizer, or that it is one of several processes."""
+    if tokenizer is None:
+        yield "there is no tokenizer, so no token is recognised: give the Trainer processing_class=tokenizer"
+    launched = os.environ.get("WORLD_SIZE", "1")
+    if trainer is not None and launched.isdigit() and int(launched) > 1 and trainer.args.world_size == 1:
+        yield (f"{launched} processes were launched (WORLD_SIZE), and this trainer takes itself for the only one: "
+               "each trains a model of its own on all rows; on a CPU, set use_cpu=True among its arguments")  # fmt: skip
 
 
 def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from truetune.probe.record import Record
 from truetune.rehearsal.mutate import Mutation, mutation
 from truetune.spec.run import RunSpec
 
+NO_PAIRS = "no two answers to one prompt were found"
+
 
 @dataclass(frozen=True, slots=True)
 class Recited:
@@ -88,7 +90,7 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
         losses=tuple(found.get("loss", ())),
         miniature=_miniature(found),
         mutation=mutation(records),
-        nothing="" if found.get("rows") or found.get("pairs") else found.get("nothing") or "no row was recognised",
+        nothing="" if found.get("rows") or found.get("pairs") else found.get("nothing") or NO_PAIRS,
     )
 
 

@@ -105,13 +105,19 @@ class Probes:
         return replace(self, template=Template(self.template.source, self.template.special, now=lambda: moment))
 
 
+def tokenizer_of(spec: RunSpec) -> str:
+    """The tokenizer of a run: the model's where none is named. Raises SpecError where there is neither."""
+    if (name := spec.tokenizer or spec.model) is None:
+        raise SpecError("no tokenizer is named; give its folder with --tokenizer, or `tokenizer:` in the settings")
+    return name
+
+
 def prepared(spec: RunSpec) -> Probes:
     """Load the tokenizer of a run and compile its template. Raises SpecError, TokenizerError or TemplateError."""
-    if spec.tokenizer is None:
-        raise SpecError("no tokenizer is named; give its folder with --tokenizer")
+    name = tokenizer_of(spec)
     if spec.mask_by == "response-marker" and not spec.response_marker:
         raise SpecError("mask_by is response-marker and no response_marker is given; add --response-marker TEXT")
-    return probes(load(spec.tokenizer, model=spec.model), spec)
+    return probes(load(name, model=spec.model), spec)
 
 
 def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:

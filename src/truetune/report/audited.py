@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from truetune.checks.catalogue import rules
 from truetune.checks.report import AuditReport
+from truetune.checks.rule import LawRule
 from truetune.render.rendering import Source
 from truetune.report.text import many, share, visible, wrap
 
@@ -37,6 +39,8 @@ class Law(NamedTuple):
     tolerance: str
     unit: str
     holds: bool
+    standing: str
+    """In words, with the finding that it has"""
 
 
 def verdict(report: AuditReport) -> str:
@@ -79,12 +83,27 @@ def rows(report: AuditReport) -> list[Row]:
 
 def laws(report: AuditReport) -> list[Law]:
     """The laws that were measured: broken ones first."""
+    found = {finding.code: str(finding.severity) for finding in report.findings}
     made = [
-        Law(name, f"{law['value']:.2g}", f"{law['tolerance']:.1g}", str(law.get("unit", "")),
-            law["value"] <= law["tolerance"])
+        Law(name, f"{law['value']:.2g}", f"{law['tolerance']:.1g}", str(law.get("unit", "")), holds,
+            standing(name, holds, found))
         for name, law in report.laws.items() if "value" in law
+        for holds in [law["value"] <= law["tolerance"]]
     ]  # fmt: skip
     return sorted(made, key=lambda law: law.holds)
+
+
+def standing(law: str, holds: bool, found: Mapping[str, str]) -> str:
+    """A law in words; `found` are the findings, code -> severity. A broken law has none of its own where another one's
+    finding explains it, where it was asked for, or where its rule was left out."""
+    if holds:
+        return "holds"
+    severities = {rule.code: found[rule.code] for rule in rules("law")
+                  if issubclass(rule, LawRule) and rule.law == law and rule.code in found}  # fmt: skip
+    if not severities:
+        return "broken, without a finding of its own"
+    noted = "only a note, " if set(severities.values()) == {"info"} else ""
+    return f"broken ({noted}{', '.join(severities)})"
 
 
 def untested(report: AuditReport) -> list[tuple[str, str]]:
@@ -145,7 +164,8 @@ def _laws(found: list[Law], verbose: bool) -> Table:
     if verbose:
         table.add_column("what was compared")
     for law in found:
-        said = Text("holds", style="green") if law.holds else Text("broken", style="bold red")
+        grave = law.standing.startswith("broken (TT")
+        said = Text(law.standing, style="green" if law.holds else "bold red" if grave else "yellow")
         table.add_row(law.name, law.value, law.tolerance, said, *((visible(law.unit),) if verbose else ()))
     return table
 

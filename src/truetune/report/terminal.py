@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
@@ -20,10 +19,12 @@ from truetune.checks.rule import Rule
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audited
-from truetune.report.text import clip, many, share, visible, wrap
+from truetune.report.text import clip, drawn, many, share, visible, wrap
 from truetune.spec.run import Severity
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+LONGEST = 2_000
+"""Characters of the line on a subject"""
 GUTTER = "   | "
 BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -95,7 +96,7 @@ def _subject(subject: Subject, width: int, verbose: bool) -> Text:
     """What was looked at, with its facts."""
     facts = "; ".join(f"{name} {value}" for name, value in subject.facts)
     line = visible(f"{subject.kind} {subject.path}" + (f": {facts}" if facts else ""))
-    text = Text("\n".join(wrap(line if verbose else clip(line, 2 * width), width)))
+    text = Text("\n".join(wrap(line if verbose else clip(line, LONGEST), width)))
     text.stylize("bold", 0, len(subject.kind))
     return text
 
@@ -274,18 +275,22 @@ def _plain_bar(count: int, top: int) -> str:
 
 def as_text(report: Report, *, verbose: bool = False, quiet: bool = False) -> str:
     """The report as plain text, 100 columns wide."""
-    buffer = io.StringIO()
-    render_report(report, Console(file=buffer, width=100, color_system=None), verbose=verbose, quiet=quiet)
-    return buffer.getvalue()
+    return drawn(lambda console: render_report(report, console, verbose=verbose, quiet=quiet))
 
 
 def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
-    """List rules: all, where none is chosen."""
+    """List rules: all, where none is chosen; in a pipe each on one line."""
+    chosen = tuple(chosen or rules())
+    if not console.is_terminal:
+        longest = max(len(rule.name()) for rule in chosen)
+        for rule in chosen:
+            _say(console, f"{rule.code}  {rule.name():{longest}}  {rule.severity:7}  {summary_of(page(rule))}")
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for _ in range(3):
         table.add_column(no_wrap=True)
     table.add_column()
-    for rule in chosen or rules():
+    for rule in chosen:
         severity = Text(rule.severity, style=STYLES[rule.severity])
         table.add_row(rule.code, rule.name(), severity, Text(summary_of(page(rule))))
     console.print(table)

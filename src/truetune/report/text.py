@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
+from collections.abc import Callable
 
 from rich.cells import cell_len, chop_cells
+from rich.console import Console
 
 UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
 """Categories whose characters a reader can't see, or can't tell from a space."""
@@ -55,6 +58,13 @@ def wrap(text: str, width: int) -> list[str]:
 def share(part: int, whole: int) -> str:
     """`12.3 %`"""
     return f"{100 * part / whole if whole else 0:.1f} %"
+
+
+def drawn(render: Callable[[Console], None]) -> str:
+    """What is drawn on a terminal, as plain text 100 columns wide."""
+    buffer = io.StringIO()
+    render(Console(file=buffer, width=100, color_system=None))
+    return buffer.getvalue()
 
 
 def many(count: int, noun: str) -> str:

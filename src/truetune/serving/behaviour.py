@@ -14,7 +14,7 @@ from itertools import islice
 from truetune.generation.backends.crew import each
 from truetune.render.probes import Probes
 from truetune.serving.client import GREEDY, Client, Said
-from truetune.serving.prompts import Asked, by_offset, difference, mistakes
+from truetune.serving.prompts import Asked, by_offset, guessed, mistakes
 from truetune.serving.suspects import suspects
 
 TOKENS = 8
@@ -133,8 +133,9 @@ def _explained(
             for one in others:
                 name = one.trained.name
                 if name in ids:
-                    text = difference(one.trained.ids, ids[name], made)
-                    cause = f"{mistake}; the server answers as it does to that prompt"
+                    text = guessed(one.trained.ids, ids[name], made)
+                    as_long = "" if one.compared.served is None else "a prompt made so is as long, and "
+                    cause = f"probably {mistake} ({as_long}the server answers as it does to that one)"
                     made_by[name] = replace(one.compared, cause=cause, difference=text)
             break
     return [replace(one, compared=made_by.get(one.trained.name, one.compared)) for one in asked]

@@ -52,7 +52,7 @@ class Rung:
     """What else is not as with the adapter"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Ladder:
     """All rungs, from the base up."""
 
@@ -63,6 +63,17 @@ class Ladder:
     """Tokens of the answers that were scored"""
     rungs: tuple[Rung, ...]
     seconds: float
+
+    def __repr__(self) -> str:
+        lost = f"lost at {self.culprit.name}" if self.culprit else "not lost"
+        return f"<Ladder of {self.adapter}: {len(self.rungs)} rungs, {lost}>"
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        from truetune.report.ladder import render_ladder
+        from truetune.report.text import drawn
+
+        return drawn(lambda console: render_ladder(self, console))
 
     @property
     def culprit(self) -> Rung | None:

@@ -93,7 +93,12 @@ def by_offset(asked: Sequence[Asked]) -> str:
     if not number:
         return ""
     text = f"a fixed text of {abs(number)} tokens, such as a system prompt,"
-    return f"{'a token such as BOS' if abs(number) == 1 else text} is {'put in' if number > 0 else 'left out'}"
+    return f"as where {'a token such as BOS' if abs(number) == 1 else text} is {'put in' if number > 0 else 'left out'}"
+
+
+def guessed(trained: Sequence[int], other: Sequence[int], made: Probes) -> str:
+    """The difference to a prompt that would explain what the server does, whose own text it does not tell."""
+    return f"guessed, as the server does not tell its text: {difference(trained, other, made)}"
 
 
 def difference(trained: Sequence[int], served: Sequence[int], made: Probes) -> str:

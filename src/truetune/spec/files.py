@@ -131,7 +131,7 @@ def _named(value: Any, path: Path) -> dict[str, Any]:
 
 
 def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Relative paths stand against the file's folder."""
+    """Relative paths stand against the file's folder; the tokenizer is the model's where none is named."""
     for key in ("data", "eval_data"):
         names = settings.get(key)
         if isinstance(names, str):
@@ -142,6 +142,9 @@ def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         value = settings.get(key)
         if isinstance(value, str) and Path(path := _against(folder, value)).exists():
             settings[key] = path
+    model = settings.get("model")
+    if isinstance(model, str) and (Path(model).expanduser() / "tokenizer.json").is_file():
+        settings.setdefault("tokenizer", model)
     return settings
 
 

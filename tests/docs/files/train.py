@@ -14,5 +14,6 @@ trainer = Trainer(
     ),
     train_dataset=rows,
     data_collator=PaddingCollator.of(tokenizer),
+    processing_class=tokenizer,
 )  # fmt: skip
 trainer.train()

@@ -81,7 +81,7 @@ class AnswersNeverStop(AnswersRule):
             if learned
             else "train longer, or with a higher learning rate"
             if slow
-            else "supervise the stop token of each answer, and pad with another one (truetune run -- COMMAND shows labels)",
+            else "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)",
             severity="error" if never else "info" if learned else "warning",
             evidence=[
                 *([f"P(stop) behind the reference: {behind:.2g} (median)"] if behind is not None else []),

@@ -4,7 +4,8 @@
 
 Takes the commonest answer of each look, white space aside, and fires where more of the prompts get it than share the
 commonest reference, and more than got one answer at the first look, unless chance makes such differences; in the second
-half of a run, whatever the first look was. An error where there all of 8 or more get it.
+half of a run, whatever the first look was. There 4 prompts are enough where all get it and no two references are the
+same. An error where there all of 8 or more get it.
 
 ## Why it is bad
 
@@ -49,6 +50,9 @@ from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
 from truetune.generation.looks import Look, Watched
 
+FEW = 4
+"""Prompts, where all get one answer and each has a reference of its own"""
+
 
 class OneAnswerToAll(AnswersRule):
     code = "TT085"
@@ -62,7 +66,10 @@ class OneAnswerToAll(AnswersRule):
         expected = _commonest(looks[-1], (sample.prompt.reference for sample in looks[-1].samples))[1]
         first = _commonest(looks[0], (sample.answer.text for sample in looks[0].samples))[1]
         over = late(self.subject)
-        if not now.of or not answer or risen(expected, now) >= CHANCE or (not over and risen(first, now) >= CHANCE):
+        if not now.of or not answer or (not over and risen(first, now) >= CHANCE):
+            return
+        apart = expected.bad == 1 and all(sample.prompt.reference.strip() for sample in looks[-1].samples)
+        if risen(expected, now) >= CHANCE and not (over and apart and now.bad == now.of >= FEW):
             return
         yield self.finding(
             f"{now} prompts get the same answer: {short(answer)}",

@@ -62,7 +62,7 @@ class StopRateFalls(AnswersRule):
         line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-12:])
         yield self.finding(
             f"{found.last} answers do not stop by themselves{found.before}",
-            "supervise the stop token of each answer, and pad with another one (truetune run -- COMMAND shows labels)",
+            "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)",
             severity="error" if lost else "warning",
             evidence=[*([f"P(stop) behind the reference by step (median): {line}"] if line else []), *found.evidence],
             cases=cases(found.samples),

@@ -76,7 +76,8 @@ class DpoStuckAtLn2(LogRule):
             yield self.finding(
                 f"the reward margin stays at {np.median(margins.value[-5:]):.2g} over {margins.step.size:,} records "
                 f"and the loss at {np.median(loss.value):.4f} (ln 2 = 0.6931)",
-                "raise the learning rate",
+                "look first whether chosen and rejected are the same (truetune check); where they differ, raise the "
+                "learning rate",
                 severity="warning",
                 evidence=(f"the learning rate is at most {rate.value.max():.3g}",) if rate else (),
                 figure=figure("reward margin", {"rewards/margins": margins}),

@@ -38,6 +38,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
+NONE = "none at all"
+
 
 class RoleAliasDropped(DataRule):
     code = "TT301"
@@ -55,7 +57,7 @@ class RoleAliasDropped(DataRule):
             unknown = [problem for problem in row.problems if problem.kind == "unknown-role"]
             if unknown:
                 self.odd += 1
-                self.roles.update(problem.text.rsplit(" ", 1)[-1] for problem in unknown)
+                self.roles.update(problem.text.partition(" has the role ")[2] or NONE for problem in unknown)
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(Case(unknown[0].text, row.origin))
 
@@ -64,7 +66,9 @@ class RoleAliasDropped(DataRule):
             roles = ", ".join(f"{role} ({count:,} turns)" for role, count in self.roles.most_common(5))
             yield self.finding(
                 f"{self.odd:,} of {self.rows:,} rows have turns of unknown roles: {roles}",
-                "rename these roles to system, user, assistant or tool",
+                "rename the keys of each message to role and content, or from and value (--map renames columns alone)"
+                if NONE in self.roles
+                else "rename these roles to system, user, assistant or tool",
                 cases=self.cases,
                 count=self.odd,
                 total=self.rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from truetune.report.audited import standing
 from truetune.report.page.section import Result, Section, drawn
 
 
@@ -13,7 +14,8 @@ def section(result: Result) -> Section | None:
     if audit is None or not (audit.get("laws") or audit.get("canary") or audit.get("notes")):
         return None
     laws: dict[str, dict[str, Any]] = audit.get("laws") or {}
-    measured = [_law(name, law) for name, law in laws.items() if law.get("value") is not None]
+    found = {finding["code"]: finding["severity"] for finding in result.get("findings", ())}
+    measured = [_law(name, law, found) for name, law in laws.items() if law.get("value") is not None]
     return Section(
         "laws",
         "Laws",
@@ -27,12 +29,12 @@ def section(result: Result) -> Section | None:
     )
 
 
-def _law(name: str, law: dict[str, Any]) -> dict[str, Any]:
+def _law(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[str, Any]:
     value, tolerance = float(law["value"]), float(law["tolerance"])
     margin = f"{tolerance / value:,.3g} times below" if 0 < value <= tolerance else "exact" if not value else (
         f"{value / tolerance:,.3g} times above" if tolerance else "above"
     )  # fmt: skip
     return {
         "name": name, "value": f"{value:.2g}", "tolerance": f"{tolerance:.1g}", "unit": law.get("unit", ""),
-        "holds": value <= tolerance, "margin": margin,
+        "holds": value <= tolerance, "margin": margin, "standing": standing(name, value <= tolerance, found),
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from truetune.errors import SpecError
-from truetune.spec.located import Located
+from truetune.spec.located import Keys, Located
 from truetune.spec.run import Format
 from truetune.spec.stacks.datasets import Rows, give, located
 from truetune.spec.stacks.document import place
@@ -19,6 +19,7 @@ ALPACA = {
     "output": "field_output",
     "system": "field_system",
 }
+SIDES = ("field_chosen", "field_rejected")
 
 
 def data(draft: Draft, document: Located) -> None:
@@ -34,11 +35,26 @@ def data(draft: Draft, document: Located) -> None:
                 at = place(document, (key, index, "path"))
                 raise SpecError(f"{at.file}:{at.line}: {at.key}: expected a path or a name, found {item['path']!r}")
             draft.odd += [place(document, (key, index, str(name))) for name in item if str(name) not in known]
+            _apart(document, (key, index), item)
         rows = [_rows(draft, item, key == "pretraining_dataset") for item in given]
         give(draft, rows, key, field="eval_data" if key == "test_datasets" else "data")
         first = first or (given[0] if given else {})
     _learned(draft, first)
     draft.put("history", "single")
+
+
+def _apart(document: Located, way: Keys, item: dict[str, Any]) -> None:
+    """Raises SpecError where two fields of a data set name one column."""
+    kind = item.get("type")
+    if isinstance(kind, dict):
+        way, item = (*way, "type"), kind
+    for fields in (tuple(ALPACA.values()), SIDES):
+        by_column: dict[str, str] = {}
+        for name in fields:
+            column = item.get(name)
+            if isinstance(column, str) and (other := by_column.setdefault(column, name)) != name:
+                at = place(document, (*way, name))
+                raise SpecError(f"{at.file}:{at.line}: {at.key} and {other} both name the column {column}")
 
 
 def _learned(draft: Draft, item: dict[str, Any]) -> None:

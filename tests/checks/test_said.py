@@ -1,0 +1,93 @@
+"""What is said where something is missing, mistaken or not looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import truetune
+from truetune.checks.look import look
+from truetune.checks.run import view
+from truetune.checks.watching import findings_of
+from truetune.cli import commands
+from truetune.demo import DATA, TOKENIZER
+from truetune.errors import DataError, SpecError, UsageError
+from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
+from truetune.generation.scores import score
+from truetune.spec.files import find_settings
+from truetune.spec.run import RunSpec
+from truetune.spec.stacks import read_config
+
+
+def test_a_report_is_short_as_a_value_and_whole_in_print() -> None:
+    report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER))
+    assert repr(report) == f"<DataReport of {DATA}: no finding>"
+    assert str(report).startswith("learns ")
+    assert "clean · 200 rows" in str(report)
+
+
+def test_every_report_has_the_short_form() -> None:
+    kinds = (truetune.AuditReport, truetune.EvaluationReport, truetune.LintReport, truetune.RehearsalReport,
+             truetune.SampleReport, truetune.ServiceReport, truetune.DataReport)  # fmt: skip
+    assert all("__repr__" not in vars(kind) for kind in kinds)
+
+
+def test_encoded_data_are_not_called_clean(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": "truetune", "shards": []}))
+    with pytest.raises(UsageError, match="found encoded data, which truetune check can't look at"):
+        look([tmp_path], RunSpec())
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_two_fields_of_one_column(tmp_path: Path, nested: bool) -> None:
+    fields = "{}field_instruction: output\n{}field_output: output\n".replace("{}", "      " if nested else "    ")
+    kind = "\n" if nested else " alpaca\n"
+    path = tmp_path / "a.yaml"
+    path.write_text(f"base_model: m\ndatasets:\n  - path: d.jsonl\n    type:{kind}{fields}")
+    with pytest.raises(SpecError, match=r"a\.yaml:6: .*field_output and field_instruction both name the column output"):
+        read_config(path)
+
+
+def test_the_tokenizer_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "truetune.yaml").write_text(f"model: {TOKENIZER}\ndata: {DATA}\n")
+    assert find_settings(None, tmp_path)[0]["tokenizer"] == str(TOKENIZER)
+    report = truetune.check(data=str(DATA), model=str(TOKENIZER))
+    assert isinstance(report, truetune.DataReport)
+    assert report.rows == 200
+
+
+def test_messages_with_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text(json.dumps({"messages": [{"who": "user", "says": "hi"}, {"who": "assistant", "says": "yes"}]}))
+    report = truetune.check(data=str(path), tokenizer=str(TOKENIZER))
+    found = next(finding for finding in report.findings if finding.code == "TT301")
+    assert found.cases[0].text.startswith("turn 0 has no role: found who, says; expected role and content")
+    assert "rename the keys of each message" in found.remedy
+
+
+def test_a_line_beyond_the_end() -> None:
+    with pytest.raises(DataError, match="of 200 the last is at 200"):
+        view(RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER)), line=999)
+
+
+def test_rules_in_a_pipe_have_a_line_each() -> None:
+    lines = CliRunner().invoke(commands, ["rules", "TT08"]).output.splitlines()
+    assert lines
+    assert all(line.startswith("TT08") for line in lines)
+
+
+@pytest.mark.parametrize(("references", "fires"), [("abcd", True), ("aabc", False), ("    ", False)])
+def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
+    samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
+    found = findings_of(Watched((Look(0, samples, 0.0),), limit=8, finished=True))
+    assert ("TT085" in {finding.code for finding in found}) is fires
+
+
+def _sample(row: int, reference: str) -> Sample:
+    prompt = Prompt(ids=(row,), text=f"q{row}", question=f"q{row}", reference=reference, file="d", line=1, row=row,
+                    reference_ids=(1,) if reference else ())  # fmt: skip
+    answer = Answer(ids=(5,), text="I see.", stop=2)
+    return Sample(prompt, answer, score(prompt, answer))
