@@ -112,7 +112,7 @@ def measured(arguments: Iterable[str | Path], cache: Path) -> Process:
 def encode(job: Job) -> dict[str, Sample]:
     """A first run, and the same command again. Control tokens that the chats speak of are kept, as TRL does."""
     out, cache = job.place / "out", job.place / "cache"
-    command = ["-m", "truetune", "encode", str(job.place / "chats.jsonl"), "-t", job.tokenizer, "--out", str(out)]
+    command = ["-m", "truetune", "encode", str(job.place / "chats.jsonl"), "-t", job.tokenizer, "--output", str(out)]
     command += ["--content-specials", "keep", *job.options]
     try:
         done = {name: measured(command, cache) for name in (OURS, AGAIN)}

@@ -147,4 +147,4 @@ def test_processes_that_do_not_know_of_each_other(tmp_path: Path) -> None:
     done = run(str(script), options=["--on-error", "warn", "--laws", "none"], **variables)
     said = " ".join(done.stderr.split())
     assert "note: 2 processes were launched (WORLD_SIZE), and this trainer takes itself for the only one" in said
-    assert "on a CPU, set use_cpu=True among its arguments" in said
+    assert "on a CPU, give it use_cpu=True" in said

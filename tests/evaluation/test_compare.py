@@ -62,7 +62,7 @@ def test_differences_in_figures() -> None:
 
 
 def test_two_models_side_by_side(right: Path, broken: Path, rows: Path) -> None:
-    done = ran(right, "--data", rows, "--compare", broken, "-n", 4, "--max-new-tokens", LIMIT)
+    done = ran(right, "--data", rows, "--against", broken, "-n", 4, "--max-new-tokens", LIMIT)
     assert done.return_value == 0
     assert "stops now, ran on before" in done.stdout
     assert "good answers: 4 only now, 0 only before" in done.stdout
@@ -101,7 +101,7 @@ def test_a_model_without_a_tokenizer_takes_the_other_ones(right: Path, rows: Pat
 def test_rows_on_one_line_are_told_apart(right: Path, tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(tiny.chats(4)))
-    done = ran(right, "--data", path, "--compare", right, "--max-new-tokens", LIMIT)
+    done = ran(right, "--data", path, "--against", right, "--max-new-tokens", LIMIT)
     assert "4 of 4 answers the same" in done.stdout
     assert all(f"rows.json row {i} How many {fruit}" in done.stdout for i, fruit in enumerate(tiny.FRUITS[:4]))
 

@@ -27,7 +27,7 @@ from truetune.spec.run import RunSpec
 
 PAGE_ROWS = 1_000
 """Rows that a page shows, where they are not long"""
-VIEWED_TOKENS = 240_000
+VIEWED_TOKENS = 400_000
 """No further rows are shown from this many tokens on; rows of findings are."""
 
 

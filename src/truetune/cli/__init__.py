@@ -37,6 +37,9 @@ from truetune.cli.training import train
 from truetune.cli.viewing import view
 from truetune.errors import FindingsError, TruetuneError
 
+TRAIN = {"torch", "transformers", "peft", "trl", "accelerate", "datasets", "safetensors", "psutil", "py3langid"}
+"""Modules of the extra `train`"""
+
 
 def main() -> None:
     """Run the command line and exit."""
@@ -66,6 +69,12 @@ def _run() -> int:
         return 141
     except OSError as error:
         return _failed(f"{error.filename or 'output'}: {error.strerror}", debug=bool(os.environ.get("TRUETUNE_DEBUG")))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in TRAIN:
+            return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
+        return _failed(f"this command needs {error.name}, which is not installed here: pip install 'truetune[train]' "
+                       "(in a clone: pip install '.[train]'), or use your trainer's environment; see truetune doctor",
+                       debug=bool(os.environ.get("TRUETUNE_DEBUG")))  # fmt: skip
     except Exception as error:
         return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
 

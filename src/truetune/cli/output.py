@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 SEVERITIES = ("error", "warning", "info")
 ENDINGS = {".json": "json", ".sarif": "sarif"}
 """What a file is to hold, by its name, where --format does not say"""
+SIGNS = {"html": (b'id="data"', b"truetune"), "json": (b'"schema": "truetune.',), "sarif": (b'"truetune"', b"sarif")}
+"""Stand in each file of ours, by its form"""
+TEXTS = ("", ".txt", ".log", ".out", ".md")
+"""Names of files of text, which may be replaced"""
 
 
 def form_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -101,10 +105,12 @@ class Delivery:
         return cls(**{name: options.pop(name) for name in cls.__slots__}).ready()
 
     def ready(self) -> Delivery:
-        """Itself. Raises UsageError for a file that can't be written."""
-        for path in (self.output, self.html):
-            if path is not None and not (folder := Path(path).resolve().parent).is_dir():
-                raise UsageError(f"{path}: can't be written: there is no folder {folder}")
+        """Itself. Raises UsageError for a file that can't be written, or is none of ours."""
+        for path, form in ((self.output, self.output_format), (self.html, "html")):
+            if path is not None:
+                may_write(Path(path), form)
+        if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
+            raise UsageError(f"{self.output}: a page is written with --html {self.output}")
         return self
 
     def __call__(self, report: Report, *, err: bool = False) -> int:
@@ -149,6 +155,19 @@ class Delivery:
         from truetune.report.terminal import as_text
 
         return as_text(report, verbose=self.verbose, quiet=self.quiet)
+
+
+def may_write(path: Path, form: str) -> None:
+    """Raises UsageError where there is no folder for it, or a file that is no result in this form."""
+    if not (folder := path.resolve().parent).is_dir():
+        raise UsageError(f"{path}: can't be written: there is no folder {folder}")
+    if path.is_dir():
+        raise UsageError(f"{path}: can't be written: Is a directory; name a file")
+    if path.is_file() and path.stat().st_size:
+        text = b"" if form == "terminal" else path.read_bytes()
+        known = path.suffix in TEXTS if form == "terminal" else all(sign in text for sign in SIGNS[form])
+        if not known:
+            raise UsageError(f"{path}: is there already, and is no result of truetune; name another file")
 
 
 def console(*, err: bool = False) -> Console:

@@ -21,9 +21,9 @@ RUNS = 2
 
 @click.command(cls=Command, short_help="Draw a page of runs and results.")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN_OR_RESULT...")
-@click.option("-o", "--output", metavar="FILE", default="report.html", show_default=True,
-              help="The page; with .json the same as JSON.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, and write no page.")
+@click.option("-o", "--output", metavar="FILE",
+              help="The page; with .json the same as JSON.  [default: report.html]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON, printed where no file is named with -o.")
 @click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
               help="Of rules on runs only these, by name, code or beginning of a code. Repeatable.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
@@ -31,7 +31,7 @@ RUNS = 2
 @click.option("--fail-on", type=click.Choice(SEVERITIES), default="error", show_default=True,
               help="Lowest severity that makes the exit code 1.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-def report(paths: tuple[str, ...], output: str, as_json: bool, fail_on: str, quiet: bool, **chosen: Any) -> int:
+def report(paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: str, quiet: bool, **chosen: Any) -> int:
     """Draw one page of a RUN (the folder of a training run, or its log), of two runs side by side, or of a RESULT: a
     JSON file that truetune wrote. Results are folded into the page of the runs.
 
@@ -43,12 +43,12 @@ def report(paths: tuple[str, ...], output: str, as_json: bool, fail_on: str, qui
       truetune check chats.jsonl -t path/to/model --json > check.json; truetune report check.json
     """
     result = _result(paths, fail_on, chosen)
-    if as_json:
+    if as_json and output is None:
         click.echo(json.dumps(result, indent=2))
         return int(result["failed"])
-    target = Path(output)
+    target = Path(output or "report.html")
     _may_write(target)
-    body = json.dumps(result, indent=2) if target.suffix == ".json" else _page(result, paths)
+    body = json.dumps(result, indent=2) if as_json or target.suffix == ".json" else _page(result, paths)
     _write(target, body.encode("utf-8", "backslashreplace"))
     if not quiet:
         click.echo(f"{target}: {_size(target.stat().st_size)}; {_counted(result)}")

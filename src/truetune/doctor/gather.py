@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from select import select
 from typing import Any
 
 from truetune.doctor import inside
@@ -81,27 +82,39 @@ def _load(python: str, packages: Mapping[str, str], timeout: float, say: Say) ->
     facts = None
     while left:
         say(f"importing {', '.join(left)}")
-        lines, end = _run([python, SCRIPT, "load", *left], timeout * len(left))
+        lines, end = _run([python, SCRIPT, "load", *left], timeout)
         for line in lines:
             if "done" in line:
                 loads[line["done"]] = line["error"]
                 facts = line["facts"] or facts
-        begun = [line["begins"] for line in lines if "begins" in line]
-        crashed = [module for module in begun if module not in loads] or left[:1]
-        if len(loads) < len(begun) or not begun:
-            loads[crashed[0]] = end
+        begun = [line["begins"] for line in lines if "begins" in line] or left[:1]
+        loads |= {module: end for module in begun if module not in loads}
         left = [module for module in left if module not in loads]
     return loads, facts
 
 
 def _run(command: list[str], timeout: float) -> tuple[list[dict[str, Any]], str]:
-    """The lines that it said, and how it ended."""
+    """The lines that it said, and how it ended: at the latest when no line came for `timeout` seconds."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+    )
+    assert process.stdout is not None
+    said, late = b"", True
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as error:
-        return _lines(error.stdout or b""), f"not done after {timeout:.0f} s"
-    how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-    return _lines(done.stdout), f"the interpreter crashed ({how})"
+        with process.stdout as stdout:
+            while select([stdout], [], [], timeout)[0]:
+                if not (more := stdout.read(1 << 16)):
+                    late = False
+                    break
+                said += more
+    finally:
+        if late:
+            process.kill()
+        process.wait()
+    if late:
+        return _lines(said), f"not done after {timeout:.0f} s"
+    how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+    return _lines(said), f"the interpreter crashed ({how})"
 
 
 def _lines(output: bytes) -> list[dict[str, Any]]:

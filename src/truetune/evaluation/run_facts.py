@@ -20,12 +20,16 @@ def _said(run: RunFolder) -> Iterator[str]:
     log = run.log
     loss, held = (log.curve(name).finite() if log else None for name in ("loss", "eval_loss"))
     if log and loss:
-        first, last = float(loss.value[0]), float(loss.value[-1])
-        moves = "falls" if last < first else "rises" if last > first else "stays"
+        part = max(1, loss.value.size // 10)
+        first, last = loss.value[:part], loss.value[-part:]
+        low, high = float(first.mean()), float(last.mean())
+        apart = abs(high - low) > float(first.std() + last.std()) / 2
+        moves = ("falls" if high < low else "rises") if apart else "goes"
         yield (
-            f"over {log.last_step:,.0f} steps the loss {moves} from {first:.3g} to {last:.3g}"
-            + (f", held out it is {float(held.value[-1]):.3g} at the end" if held else "")
-        )  # fmt: skip
+            f"over {log.last_step:,.0f} steps the loss {moves} from {low:.3g} to {high:.3g}"
+            + (", means of the first and last tenth" if part > 1 else "")
+            + (f", held out from {float(held.value[0]):.3g} to {float(held.value[-1]):.3g}" if held else "")
+        )
     if run.looks:
         look, limit = run.looks[-1]
         found = Success.of_look(look, limit)

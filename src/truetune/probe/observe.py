@@ -99,7 +99,7 @@ def _alone(trainer: Any, tokenizer: Any) -> Iterator[str]:
     launched = os.environ.get("WORLD_SIZE", "1")
     if trainer is not None and launched.isdigit() and int(launched) > 1 and trainer.args.world_size == 1:
         yield (f"{launched} processes were launched (WORLD_SIZE), and this trainer takes itself for the only one: "
-               "each trains a model of its own on all rows; on a CPU, set use_cpu=True among its arguments")  # fmt: skip
+               "each trains a model of its own on all rows; on a CPU, give it use_cpu=True")  # fmt: skip
 
 
 def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:

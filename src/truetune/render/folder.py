@@ -38,7 +38,8 @@ def locate(name: str) -> Path:
     cached = _cached(name)
     if cached is not None:
         return cached
-    raise TokenizerError(f"{name}: no such folder, and no model of that name in the local hub cache{near_path(path)}")
+    hint = near_path(path) or _fetched(name)
+    raise TokenizerError(f"{name}: no such folder, and no model of that name in the local hub cache{hint}")
 
 
 def _cached(name: str) -> Path | None:
@@ -89,3 +90,13 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def _fetched(name: str) -> str:
+    """How a model of the hub gets into the cache; its weights are not needed."""
+    owner, slash, model = name.partition("/")
+    named = slash and owner and model and not {":", "\\", " "} & set(name) and "/" not in model and owner[0] not in ".~"
+    named = named and not Path(owner).exists()
+    return (
+        f"; fetch its small files: hf download {name} --include '*.json' '*.jinja' '*.txt' '*.model'" if named else ""
+    )

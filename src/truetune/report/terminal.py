@@ -28,6 +28,8 @@ LONGEST = 2_000
 GUTTER = "   | "
 BAR = 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
+CURVES = "curves do not show what the model answers, and whether it stops: truetune sample RUN --data HELD-OUT"
+"""Said of a run of which nothing but its log was looked at"""
 DRAWERS = {
     "DoctorReport": "doctored",
     "EvaluationReport": "evaluated",
@@ -112,12 +114,15 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
     rows = many(report.examples, "example")
     if report.examples != report.rows:
         rows += f" of {many(report.rows, 'row')}"
+    says = "learns" if report.spec.mask_by == "contract" else "should learn"
     line = (
-        f"learns {ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)}) "
+        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)}) "
         f"in {rows}: {by_source}"
     )
+    if report.lengths.lost_supervised:
+        line += f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
     text = Text("\n".join(wrap(line, width)))
-    text.stylize("bold green", len("learns "), len(f"learns {ledger.supervised:,}"))
+    text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
     return text
 
 
@@ -135,6 +140,8 @@ def summary(report: Report) -> Text:
     if isinstance(report, AuditReport):
         looked = many(len(report.samples), "line")
     text = Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+    if not found and any(subject.kind == "run log" for subject in report.subjects):
+        text.append(f"\n{CURVES}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
             text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint {option} (or --diff first)")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from truetune.data.files import Source
 from truetune.data.records import Record
+from truetune.errors import DataError
 from truetune.report.page.rows import Row, cut, empty
 from truetune.viewing.shelf import Shelf
 
@@ -61,15 +62,15 @@ class Answers:
     def rows(self, start: int, count: int) -> dict[str, Any]:
         """See `truetune.report.page.rows`."""
         self.shelf.wait(start + max(count, 1) - 1, PATIENCE)
-        changed = self.shelf.changed()
-        if changed:
-            why = f"{', '.join(changed)}: changed since this page was opened; load the page again"
+        why = self._changed()
+        if why:
             return self._state([empty(None, why, row=row) for row in range(start, start + count)], why)
         with self._drawing, self.shelf.undisturbed():
             return self._state([row for rows in self._drawn(start, count) for row in rows])
 
     def search(self, text: str, start: int) -> dict[str, Any]:
         """The first row from `start` on that holds the text; a step takes about half a second."""
+        self._unchanged()
         needles = variants(text)
         deadline, row = time.monotonic() + SEARCHED, start
         while time.monotonic() < deadline and self.shelf.wait(row, 0):
@@ -90,6 +91,7 @@ class Answers:
 
     def faulty(self, start: int) -> dict[str, Any]:
         """The first row from `start` on that is not as it should be."""
+        self._unchanged()
         deadline, row = time.monotonic() + SEARCHED, start
         while time.monotonic() < deadline and self.shelf.wait(row, 0):
             records = self.shelf.records(row, AT_ONCE)
@@ -99,6 +101,15 @@ class Answers:
                 return self._step(found, found + 1)
             row += len(records)
         return self._step(None, row)
+
+    def _unchanged(self) -> None:
+        """Raises DataError where the places of rows are no longer those that were found."""
+        if why := self._changed():
+            raise DataError(why)
+
+    def _changed(self) -> str | None:
+        changed = self.shelf.changed()
+        return f"{', '.join(changed)}: changed since this page was opened; load the page again" if changed else None
 
     def _state(self, rows: list[Row], notice: str | None = None) -> dict[str, Any]:
         state = {"rows": rows, "total": self.shelf.total, "indexed": self.shelf.indexed}

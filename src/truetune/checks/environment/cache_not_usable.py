@@ -34,6 +34,8 @@ from truetune.checks.rule import EnvironmentRule
 GB = 10**9
 ROOM = 20
 """GB: a model of 8 billion parameters in bf16, and a little"""
+LEAST = 5
+"""GB: a model of 2 billion"""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 OFF = ("", "0", "false", "no", "off")
 
@@ -53,7 +55,7 @@ class CacheNotUsable(EnvironmentRule):
             yield self.finding(
                 f"{here.cache_free / GB:.1f} GB are free where models are kept ({here.cache})",
                 "make room (`hf cache ls` lists what is there), or set HF_HOME to a larger disk",
-                severity="warning",
+                severity="warning" if here.cache_free < LEAST * GB else "info",
             )
         off = [name for name in OFFLINE if here.variables.get(name, "").lower() not in OFF]
         if off:

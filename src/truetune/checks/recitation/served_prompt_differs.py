@@ -3,8 +3,8 @@
 ## What it does
 
 With `truetune rehearse --endpoint URL`, asks a running server (vLLM, SGLang, llama.cpp, or any with an
-OpenAI-compatible API) for its prompt of the recited rows' messages, and compares its ids with those of the training rows
-one by one (error). Of a server that can't tell its ids, the number of prompt tokens is compared (warning).
+OpenAI-compatible API) for its prompt of the recited rows' messages, and compares its ids with those of the training
+rows one by one (error). Of a server that can't tell its ids, the number of prompt tokens is compared (warning).
 
 ## Why it is bad
 

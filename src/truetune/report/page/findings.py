@@ -13,6 +13,7 @@ from markupsafe import Markup
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.page.section import Result, Section, drawn
 from truetune.report.plot import svg
+from truetune.report.terminal import CURVES
 
 SEVERITIES = ("error", "warning", "info")
 OPEN = 12
@@ -33,9 +34,15 @@ def section(result: Result) -> Section:
         for i, (finding, anchor) in enumerate(anchors(result))
     ]
     counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
-    return Section(
-        "findings", "Findings", drawn("findings.html.jinja", findings=found, counts=counts), {"count": len(found)}
-    )
+    html = drawn("findings.html.jinja", findings=found, counts=counts, beyond=beyond(result))
+    return Section("findings", "Findings", html, {"count": len(found)})
+
+
+def beyond(result: Result) -> str:
+    """What is not known though nothing was found."""
+    runs = result.get("runs") or ()
+    curves = any(subject.get("kind") == "run log" for subject in result.get("subjects") or ())
+    return CURVES if (curves or runs) and not any(run.get("looks") for run in runs) else ""
 
 
 def anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:

@@ -11,8 +11,8 @@ from truetune.report.text import many, share
 
 COLOURS = 8
 NOUNS = {"source": "sources", "label": "labels", "file": "files", "format": "formats"}
-FULL = 8
-"""Rows of a stretch from which one kind alone is no chance"""
+CHANCE = 0.3
+"""Nothing is said where as large a share of the stretches would hold one kind alone if rows were shuffled"""
 PURE = 2 / 3
 """Share of the stretches that hold rows of one kind from which rows are called grouped"""
 
@@ -122,7 +122,8 @@ def _says(order: dict[str, Any]) -> str:
         f"{many(count, 'stretch').replace('stretchs', 'stretches')} of {many(order['each'], 'row')}; examples have "
         f"{ends[0]:,.0f} tokens on average at the beginning and {ends[1]:,.0f} at the end."
     )
-    if order["kinds"] and order["each"] >= FULL:
+    counts = [sum(at) for at in order["kinds"].values()]
+    if counts and sum((n / sum(counts)) ** order["each"] for n in counts) < CHANCE:
         pure = sum(sum(n > 0 for n in at) == 1 for at in zip(*order["kinds"].values(), strict=True))
         said += f" {pure:,} of {count:,} stretches hold rows of one {order['by']} alone"
         said += ": the rows are grouped." if pure >= PURE * count else "."

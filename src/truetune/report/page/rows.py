@@ -56,7 +56,7 @@ A_TOKEN = frozenset((
     *("weights", "losses", "ranks"),
 ))  # fmt: skip
 """What has one entry a token"""
-BUDGET = 300_000
+BUDGET = 500_000
 """Tokens of a page, so that it stays small: some 2 MB; `truetune check` chooses fewer"""
 LONGEST = 50_000
 """Tokens of a row that are shown"""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.render.rendering import Source
+from truetune.report.page.findings import beyond
 from truetune.report.page.section import Result, Section, drawn
 
 SEVERITIES = ("error", "warning", "info")
@@ -21,6 +22,7 @@ def section(result: Result) -> Section:
         drawn(
             "verdict.html.jinja",
             result=result,
+            beyond=beyond(result),
             verdict=result.get("verdict"),
             counts=[(s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES],
             ledger=ledger,

@@ -86,6 +86,8 @@ truetune.list = (box, height, item) => {
       line.style.top = `${(first + i) * height - top + box.scrollTop}px`;
       return line;
     }));
+    const chosen = sizer.querySelector("[aria-selected=true]");
+    if (chosen) box.setAttribute("aria-activedescendant", chosen.id); else box.removeAttribute("aria-activedescendant");
   }
   const plan = () => { if (!planned) planned = Boolean(requestAnimationFrame(draw)); };
   box.addEventListener("scroll", plan, { passive: true });

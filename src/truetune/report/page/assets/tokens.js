@@ -122,7 +122,6 @@ truetune.section("tokens", (element, data) => {
     if (k < 0 || k >= store.end) return;
     at.k = k;
     list.reveal(k);
-    one(".list").setAttribute("aria-activedescendant", `entry-${k}`);
     const views = store.at(k) ?? await store.load(k).catch(failed);
     if (at.k !== k || !views?.length) return views && say(`row ${number(k)} has no tokens`);
     const view = views.find((v) => v === wanted || (v.turn !== null && v.turn === wanted)) ?? views[0];
