@@ -33,6 +33,10 @@ EXITS = "Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input
 class Command(click.Command):
     """A command whose many options are grouped in its help."""
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """The same whoever asks: click keeps what it made for the first context."""
+        return ["-h", "--help"]
+
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The first group is called Options."""
         options = [param for param in self.get_params(context) if isinstance(param, click.Option)]
