@@ -50,11 +50,13 @@ def write(folder: Path, **modules: str) -> None:
 
 def test_a_crash_an_error_and_a_hang_are_found_and_the_rest_is_imported(modules: Path) -> None:
     write(modules, torch=TORCH, numpy="import os; os.abort()", tokenizers="raise ImportError('undefined\\nsymbol')",
-          accelerate="print('noise on stdout')", liger_kernel="import time; time.sleep(60)")  # fmt: skip
-    names = ("torch", "numpy", "tokenizers", "accelerate", "liger-kernel")
-    loads, facts = _load(sys.executable, dict.fromkeys(names, "1"), 0.5, str)
+          accelerate="print('noise on stdout')", liger_kernel="import time; time.sleep(60)",
+          peft="import os; os.abort()")  # fmt: skip
+    names = ("torch", "numpy", "tokenizers", "accelerate", "peft", "liger-kernel")
+    loads, facts = _load(sys.executable, dict.fromkeys(names, "1"), 4, str)
     assert (loads["torch"], loads["accelerate"]) == ("", "")
     assert "crashed" in loads["numpy"]
+    assert "crashed" in loads["peft"]
     assert loads["tokenizers"] == "ImportError: undefined symbol"
     assert "not done after" in loads["liger_kernel"]
     assert "too old" in facts["said"]
