@@ -19,7 +19,7 @@ from truetune.probe import mutants
 from truetune.probe.border import compact
 from truetune.probe.mutants import ROWS, Line, exchanged
 from truetune.rehearsal.mutate import Mutation, shown
-from truetune.report.rehearsed import render_recitation
+from truetune.report.rehearsed import draw
 
 CHATS = tiny.chats(6)
 
@@ -52,7 +52,7 @@ def test_the_loss_does_not_show_a_masked_stop() -> None:
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     console = Console(record=True, width=140)
-    render_recitation(report, console)
+    draw(report, console, False)
     assert found.sentence() in console.export_text()
 
 
