@@ -26,6 +26,7 @@ from truetune.render.tokenizer import load
 from truetune.report.as_json import as_dict, to_json
 from truetune.report.audited import laws, rows, verdict
 from truetune.report.page import fragment, page
+from truetune.report.page import laws as laws_page
 from truetune.report.sarif import to_sarif
 from truetune.report.terminal import as_text
 from truetune.report.text import visible
@@ -160,3 +161,11 @@ def test_the_page_shows_each_place(report: AuditReport) -> None:
     assert any("messages[1].content" in path for _, path, _ in rows[0]["runs"])
     case = Case(f"{report.samples[1].place}: here")
     assert 'href="#view=1"' in page(replace(report, findings=(replace(report.findings[0], cases=(case,)),)))
+
+
+def test_a_law_that_is_no_number_is_on_the_page_and_broken() -> None:
+    law = {"value": None, "tolerance": 1e-6, "unit": "nats"}
+    made = laws_page.section({"audit": {"laws": {"causality": law}}})
+    assert made is not None
+    assert "not a number" in made.html
+    assert "broken" in made.html

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from html import escape
 from itertools import groupby
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,7 +13,7 @@ import truetune
 from truetune.data.files import resolve
 from truetune.report.page.rows import Row
 from truetune.report.page.section import Section
-from truetune.report.page.shell import document
+from truetune.report.page.shell import document, framed
 from truetune.report.page.tokens import tokens_section
 from truetune.report.text import visible
 from truetune.spec.files import spec_of
@@ -104,8 +103,4 @@ class View:
         return f"View({', '.join(self.spec.data)}; rows shown: {len({row['row'] for row in self.rows}):,})"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<iframe sandbox="allow-scripts" srcdoc="{escape(page_of(self.spec, {"rows": self.rows}))}" '
-            'title="truetune token view" width="100%" height="640" '
-            'style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
-        )
+        return framed(page_of(self.spec, {"rows": self.rows}), "truetune token view")

@@ -5,12 +5,11 @@ The page is made of a report's JSON, so `truetune report result.json` draws the 
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from truetune.report.page import data, findings, laws, measured, run, samples, tokens, verdict
 from truetune.report.page.section import Maker, Result, Section
-from truetune.report.page.shell import document
+from truetune.report.page.shell import document, framed
 
 if TYPE_CHECKING:
     from truetune.checks.report import Report
@@ -42,10 +41,7 @@ def fragment(report: Report) -> str:
     there."""
     from truetune.report.as_json import as_dict
 
-    return (
-        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page_of(as_dict(report)))}" title="truetune report" '
-        'width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
-    )
+    return framed(page_of(as_dict(report)), "truetune report")
 
 
 def _title(result: Result) -> str:

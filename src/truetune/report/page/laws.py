@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from truetune.report.audited import standing
@@ -15,7 +16,7 @@ def section(result: Result) -> Section | None:
         return None
     laws: dict[str, dict[str, Any]] = audit.get("laws") or {}
     found = {finding["code"]: finding["severity"] for finding in result.get("findings", ())}
-    measured = [_law(name, law, found) for name, law in laws.items() if law.get("value") is not None]
+    measured = [_law(name, law, found) for name, law in laws.items() if "value" in law]
     return Section(
         "laws",
         "Laws",
@@ -30,11 +31,19 @@ def section(result: Result) -> Section | None:
 
 
 def _law(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[str, Any]:
-    value, tolerance = float(law["value"]), float(law["tolerance"])
-    margin = f"{tolerance / value:,.3g} times below" if 0 < value <= tolerance else "exact" if not value else (
-        f"{value / tolerance:,.3g} times above" if tolerance else "above"
-    )  # fmt: skip
+    value = math.nan if law["value"] is None else float(law["value"])
+    tolerance = float(law["tolerance"])
     return {
         "name": name, "value": f"{value:.2g}", "tolerance": f"{tolerance:.1g}", "unit": law.get("unit", ""),
-        "holds": value <= tolerance, "margin": margin, "standing": standing(name, value <= tolerance, found),
+        "holds": value <= tolerance, "margin": _margin(value, tolerance), "standing": standing(name, value <= tolerance, found),
     }  # fmt: skip
+
+
+def _margin(value: float, tolerance: float) -> str:
+    if math.isnan(value):
+        return "not a number"
+    if not value:
+        return "exact"
+    if value <= tolerance:
+        return f"{tolerance / value:,.3g} times below"
+    return f"{value / tolerance:,.3g} times above" if tolerance else "above"

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from functools import cache
+from html import escape
 from typing import Any
 
 from truetune.report.page.section import Result, Section, asset, drawn
@@ -48,3 +49,11 @@ def _joined(names: tuple[str, ...]) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def framed(page: str, title: str) -> str:
+    """A page for a notebook: in a frame of its own, without access to the notebook."""
+    return (
+        f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" title="{escape(title)}" '
+        'width="100%" height="640" style="border: 1px solid #8886; border-radius: 6px; resize: vertical"></iframe>'
+    )
