@@ -35,7 +35,8 @@ def _law(name: str, law: dict[str, Any], found: dict[str, str]) -> dict[str, Any
     tolerance = float(law["tolerance"])
     return {
         "name": name, "value": f"{value:.2g}", "tolerance": f"{tolerance:.1g}", "unit": law.get("unit", ""),
-        "holds": value <= tolerance, "margin": _margin(value, tolerance), "standing": standing(name, value <= tolerance, found),
+        "holds": value <= tolerance, "margin": _margin(value, tolerance),
+        "standing": standing(name, value <= tolerance, found),
     }  # fmt: skip
 
 
