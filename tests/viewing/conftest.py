@@ -25,4 +25,3 @@ def serving(data: Path, **settings: Any) -> Iterator[Server]:
         server.shutdown()
         thread.join()
         server.server_close()
-        server.answers.shelf.close()

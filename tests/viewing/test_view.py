@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as arrow
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
 from truetune.cli.viewing import view as command
 from truetune.data.files import resolve
+from truetune.data.records import Record
 from truetune.data.rows import read
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.report.page.rendered import Rendered
-from truetune.report.page.rows import LONGEST
+from truetune.report.page.rows import LONGEST, Row, empty
 from truetune.spec.run import RunSpec
-from truetune.viewing.answers import Answers
+from truetune.viewing.answers import Answers, Found
+from truetune.viewing.shelf import Shelf
 from truetune.viewing.view import View, answers_of, served, view
 
 
@@ -34,6 +40,57 @@ def many(path: Path, rows: int) -> Path:
             ]
             file.write(json.dumps({"messages": messages}) + "\n")
     return path
+
+
+class Slow:
+    """Draws when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def rows(self, first: int, found: Found) -> Iterator[list[Row]]:
+        self.begun.set()
+        assert self.go_on.wait(60)
+        yield [empty(None, "", row=first)]
+
+    def faulty(self, first: int, found: Found) -> int | None:
+        return None
+
+    def text(self, record: Record) -> str:
+        return ""
+
+    def forget(self) -> None: ...
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_what_closes_waits_for_what_is_being_drawn_and_reads_no_more(tmp_path: Path, name: str) -> None:
+    lines = many(tmp_path / "a.jsonl", 2000)
+    if name == "a.parquet":
+        rows = [json.loads(line) for line in lines.read_text().splitlines()]
+        parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / name)
+    maker = Slow()
+    made = Answers(lambda: Shelf(resolve((str(tmp_path / name),))), maker)
+    made.shelf.start()
+    drawing = threading.Thread(target=made.rows, args=(0, 1))
+    drawing.start()
+    assert maker.begun.wait(60)
+    waited: list[bool] = []
+
+    def close() -> None:
+        made.close()
+        waited.append(maker.go_on.is_set())
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    made.shelf.wait(10**6, 60)
+    maker.go_on.set()
+    drawing.join()
+    closing.join()
+    assert waited == [True]
+    assert made.rows(500, 5)["rows"] == [] == made.shelf.records(500, 5)
+    assert made.search("number 7", 0)["row"] is None
+    assert made.faulty(0)["row"] is None
+    assert not [thread for thread in threading.enumerate() if thread.name == "truetune rows"]
 
 
 def spec(data: Path, **settings: Any) -> RunSpec:

@@ -45,7 +45,6 @@ def view(row: int, port: int, no_open: bool, **options: Any) -> int:
         pass
     finally:
         server.server_close()
-        server.answers.shelf.close()
     return 0
 
 

@@ -82,6 +82,8 @@ class Answers:
                     return self._step(first + found, first + found + 1)
             else:
                 records = self.shelf.records(row, AT_ONCE)
+                if not records:
+                    break
                 for i, (_, record) in enumerate(records):
                     if any(needle in self.maker.text(record).encode().lower() for needle in needles):
                         return self._step(row + i, row + i + 1)
@@ -95,12 +97,20 @@ class Answers:
         deadline, row = time.monotonic() + SEARCHED, start
         while time.monotonic() < deadline and self.shelf.wait(row, 0):
             records = self.shelf.records(row, AT_ONCE)
+            if not records:
+                break
             with self._drawing:
                 found = self.maker.faulty(row, records)
             if found is not None:
                 return self._step(found, found + 1)
             row += len(records)
         return self._step(None, row)
+
+    def close(self) -> None:
+        """Read and draw no more, and wait for what is being drawn."""
+        self.shelf.close()
+        with self._drawing:
+            self._kept.clear()
 
     def _unchanged(self) -> None:
         """Raises DataError where the places of rows are no longer those that were found."""
@@ -128,6 +138,8 @@ class Answers:
             if row in self._kept:
                 self._kept.move_to_end(row)
                 rows = self._kept[row]
+            elif row - start >= len(found):
+                return
             else:
                 (drawn,) = self.maker.rows(row, [found[row - start]])
                 rows = [cut(one) for one in drawn]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from truetune.data.files import PACKED, Source, open_raw, unpacked
@@ -65,8 +65,10 @@ class Lines:
 class Onward:
     """The records of a file, or of one of its groups, in order; the last ones are kept."""
 
-    def __init__(self, source: Source, group: int | None, part: int, kept: int) -> None:
+    def __init__(self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]) -> None:
+        """`over`: is nothing to be read any more?"""
         self.part = part
+        self._over = over
         self.reached = 0
         """Records that were read"""
         self._kept: deque[Record] = deque(maxlen=kept)
@@ -80,7 +82,7 @@ class Onward:
     def records(self, at: int, count: int) -> list[Record]:
         """Raises DataError."""
         found = [record for i, record in enumerate(self._kept, self.reached - len(self._kept)) if at <= i < at + count]
-        while self.reached < at + count and (record := next(self._records, None)) is not None:
+        while self.reached < at + count and not self._over() and (record := next(self._records, None)) is not None:
             self._kept.append(record)
             self.reached += 1
             if self.reached > at:

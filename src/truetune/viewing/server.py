@@ -61,6 +61,11 @@ class Server(ThreadingHTTPServer):
         except OSError as error:
             raise UsageError(f"--port {port}: {error.strerror}; choose another, or leave it out") from None
 
+    def server_close(self) -> None:
+        """And read no more: see `Answers.close`."""
+        super().server_close()
+        self.answers.close()
+
     @property
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.server_address[1]}/{self.token}/"

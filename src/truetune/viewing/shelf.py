@@ -72,12 +72,14 @@ class Shelf:
         self._lines: dict[int, Lines] = {}
         self._onward: list[Onward] = []
         self._closed = False
+        self._thread: threading.Thread | None = None
         self._free = threading.Event()
         self._free.set()
 
     def start(self) -> None:
         """Find the rows in a thread."""
-        threading.Thread(target=self.index, name="truetune rows", daemon=True).start()
+        self._thread = threading.Thread(target=self.index, name="truetune rows", daemon=True)
+        self._thread.start()
 
     def index(self) -> None:
         """Go through the files once; what can't be read becomes one row with an error."""
@@ -108,10 +110,10 @@ class Shelf:
             self._free.set()
 
     def records(self, start: int, count: int) -> list[tuple[Source, Record]]:
-        """From row `start` on, of the rows that are found."""
+        """From row `start` on, of the rows that are found; none once the shelf is closed."""
         found: list[tuple[Source, Record]] = []
         with self._reading:
-            while len(found) < count and start + len(found) < self.indexed:
+            while not self._closed and len(found) < count and start + len(found) < self.indexed:
                 row = start + len(found)
                 number = bisect_right(self._firsts, row) - 1
                 part, end = self._parts[number], self._end(number)
@@ -127,7 +129,7 @@ class Shelf:
         """(first row, one past the last, bytes) of the part that holds a row, if it is one of lines."""
         with self._reading:
             number = bisect_right(self._firsts, row) - 1
-            if row >= self.indexed or (stretch := self._parts[number].stretch) is None:
+            if self._closed or row >= self.indexed or (stretch := self._parts[number].stretch) is None:
                 return None
             body = self._lines_of(self._parts[number].source).read(stretch.start, stretch.stop)
             return self._firsts[number], self._end(number), body
@@ -137,8 +139,11 @@ class Shelf:
         return [str(s.path) for s, stamp in zip(self.sources, self._stamps, strict=True) if _stamp(s) != stamp]
 
     def close(self) -> None:
-        """Let go of all files, and end the thread."""
+        """End what reads, and let go of all files. A thread that Python's end meets inside pyarrow ends the process."""
         self._closed = True
+        self._free.set()
+        if self._thread is not None:
+            self._thread.join()
         with self._reading:
             open_files: list[Lines | Onward] = [*self._lines.values(), *self._onward]
             for reader in open_files:
@@ -208,7 +213,7 @@ class Shelf:
         able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
         reader = max(able, key=lambda r: r.reached, default=None)
         if reader is None:
-            reader = Onward(self.sources[part.source], part.group, number, self._kept)
+            reader = Onward(self.sources[part.source], part.group, number, self._kept, lambda: self._closed)
         else:
             self._onward.remove(reader)
         while len(self._onward) >= READERS:

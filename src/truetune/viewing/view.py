@@ -97,7 +97,7 @@ class View:
             while numbers and (found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]):
                 self.rows += found
                 numbers = [row for row in numbers if row > found[-1]["row"]]
-        answers.shelf.close()
+        answers.close()
 
     def __repr__(self) -> str:
         return f"View({', '.join(self.spec.data)}; rows shown: {len({row['row'] for row in self.rows}):,})"
