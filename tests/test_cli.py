@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,9 +84,11 @@ def test_debug_shows_the_traceback() -> None:
 
 
 def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
+    told = list[str]()
+
     def spec(*options: str) -> dict[str, Any]:
         done = truetune("check", "--format", "json", *options, cwd=tmp_path)
-        assert done.stderr == "settings from truetune.yaml\n"
+        told.append(done.stderr)
         return dict(json.loads(done.stdout)["spec"])
 
     (tmp_path / "chats.jsonl").write_text('{"q": "Is it open?", "a": "Yes.", "b": "No."}\n')
@@ -102,6 +105,13 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
     assert over["template_kwargs"] == {"a": 1, "b": [2]}
     assert (over["max_length"], over["select"], over["ignore"]) == (99, ["TT1"], ["TT101"])
     assert (over["fail_on"], over["append_eos"]) == ("error", True)
+    told = [re.sub(r"tokenizer( /\S+)?, ", "", line) for line in told]
+    assert told[0] == (
+        "settings from truetune.yaml: data chats.jsonl, learn, max_length 512, map, template_kwargs, select TT4, "
+        "fail_on info\n"
+    )
+    assert told[1] == "settings from truetune.yaml: data chats.jsonl, learn, map, template_kwargs\n"
+    assert "data" not in truetune("check", "chats.jsonl", cwd=tmp_path).stderr
     wrong = truetune("check", "--config", "chats.jsonl", cwd=tmp_path)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("truetune: error: chats.jsonl: ")
@@ -110,7 +120,8 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
 def test_settings_from_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f'[tool.truetune]\ndata = "{DATA}"\ntokenizer = "{TOKENIZER}"\n')
     done = truetune("check", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "settings from pyproject.toml\n")
+    assert done.returncode == 0
+    assert done.stderr.startswith("settings from pyproject.toml: data")
     assert truetune("check", "--quiet", cwd=tmp_path).stderr == ""
 
 

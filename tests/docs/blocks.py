@@ -3,16 +3,18 @@
 - `sh`: run, line by line, from the top, in a new copy of the prepared folder; a block with `<<`, `for`, `if`, `cd` or
   variables as one script. Each line must end with exit code 0, or 1 (findings). `truetune` is this one, `python` this
   Python. A comment behind a command is fine; a line that goes on ends with a backslash. Long commands get smaller
-  numbers (test_blocks.SMALL), as `--max-new-tokens 16`.
-- `console`: the same for the lines behind `$ `, with their own numbers; the lines between are output: each must be a
-  line of what the commands print, with numbers replaced by any numbers (`...` stands for anything).
+  numbers (unrun.SMALL), as `--max-new-tokens 16`.
+- `console`: the same for the lines behind `$ `, with their own numbers. The lines below one are its output, whole, from
+  the first to the last: `...` on a line of its own stands for lines left out, in a line for anything. Times, speeds,
+  versions and ports may differ, and so may fractions where a model is trained or asked; all else may not (shown.py).
 - `python`: run in a new copy of the prepared folder. Names that it does not make are made for it, where they are one
   of preludes.NAMES: `model`, `tokenizer`, `trainer`, `rows`, `dataset`, `loader`, ... All else must stand in the block.
 - `yaml`: read by the reader of whatever it is (truetune's settings, Axolotl, LLaMA-Factory, TRL, accelerate, a
   workflow): an unknown key is a failure.
-- `json`, `jsonl`: parsed. `text`, `diff`, `jinja` and blocks without a language: not run. `truetune` commands in them,
-  indented blocks (all lines from one that begins with `truetune `), and `inline code` that begins with `truetune ` are
-  held against the command line: unknown commands and options fail.
+- `json`, `jsonl`: parsed. `text` and blocks without a language, the next behind one that is run, are its output, and
+  compared as in `console`; or else shown.py has a reason for them. `diff`, `jinja`: not run.
+- `truetune` commands in all of these, indented blocks (all lines from one that begins with `truetune `), and `inline
+  code` that begins with `truetune ` are held against the command line: unknown commands and options fail.
 - A comment straight above a block says what is different: `<!-- test: goes on -->` (in the same folder, and with the
   same names, as the block before), `<!-- test: exit=1 -->` (this exit code, of the last line, and no other).
 - Directives (`{toctree}`, `{figure}`) are the site's.

@@ -150,8 +150,3 @@ def _python(code: str, names: list[str], where: str) -> None:
     for name in names:
         space[name] = NAMES[name]()
     exec(compile(code, where, "exec"), space)
-
-
-def plain(text: str) -> str:
-    """Without colours, and each run of white space as one space."""
-    return re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))

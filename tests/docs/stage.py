@@ -1,4 +1,4 @@
-"""The prepared folder of the blocks: what the pages name, small, and made by truetune where truetune makes it."""
+"""The prepared folder of the blocks: what docs/start.md makes, and what truetune makes of that."""
 
 from __future__ import annotations
 
@@ -13,25 +13,13 @@ import pyarrow.parquet as pq
 import yaml
 
 from tests.docs import running
-from truetune.demo import DATA, TOKENIZER
+from tests.docs.blocks import blocks
+from truetune.demo import DATA
 
-SHAPE = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 1024, "hidden_size": 32,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
-    "max_position_embeddings": 4096, "eos_token_id": 3,
-}  # fmt: skip
 CHATS, HELD_OUT, FEW = 64, 20, 16
 ROOT = Path(__file__).parents[2]
 FILES = Path(__file__).with_name("files")
 """Copied as they are"""
-WEIGHTS = """
-import torch, transformers
-torch.manual_seed(0)
-tokenizer = transformers.AutoTokenizer.from_pretrained("path/to/model")
-config = transformers.AutoConfig.from_pretrained("path/to/model")
-config.vocab_size = len(tokenizer)
-transformers.AutoModelForCausalLM.from_config(config).save_pretrained("path/to/model")
-"""
 SETTINGS: dict[str, Any] = {
     "model": "path/to/model", "tokenizer": "path/to/model", "data": "chats.jsonl", "max_length": 512,
     "rehearsal": False, "watch": {"prompts": 2, "max_new_tokens": 8}, "trainer": {"report_to": "none"},
@@ -50,10 +38,9 @@ MADE = (
 def build(folder: Path) -> None:
     """Make the prepared folder. Raises RuntimeError where a command fails."""
     shutil.copytree(FILES, folder)
+    material = next(block for block in blocks() if block.page == "docs/start.md" and block.language == "python")
+    _must(running.python(material.text, [], folder, material.id))
     model = folder / "path/to/model"
-    shutil.copytree(TOKENIZER, model)
-    (model / "config.json").write_text(json.dumps(SHAPE))
-    _must(running.python(WEIGHTS, [], folder, "weights"))
     for name in ("path/to/base", "model"):
         shutil.copytree(model, folder / name)
     _data(folder)
@@ -71,7 +58,6 @@ def _must(ran: running.Ran) -> None:
 def _data(folder: Path) -> None:
     chats = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     rows = [{"messages": chat["messages"]} for chat in chats]
-    _lines(folder / "chats.jsonl", rows[:CHATS])
     _lines(folder / "held-out.jsonl", rows[-HELD_OUT:])
     (folder / "data").mkdir()
     pq.write_table(pa.Table.from_pylist(rows[:CHATS]), folder / "data" / "train-0.parquet")

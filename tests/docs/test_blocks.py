@@ -15,7 +15,7 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from tests.docs import figures, reading, running, settings, stage, unrun
+from tests.docs import figures, reading, running, settings, shown, stage, unrun
 from tests.docs.blocks import Block, blocks, inline, pages
 from tests.docs.preludes import wanted
 from tests.generation import imitation
@@ -27,14 +27,6 @@ SERVER = "http://localhost:8000"
 TRACE = "Traceback (most recent"
 SLOW = re.compile(r"^truetune (run|rehearse|train|sample|evaluate|serve-check|ladder|doctor)\b")
 """Run once, however often it stands on the pages"""
-SMALL = {
-    "train": "--no-rehearsal --set training.max_steps=2 --set watch.max_new_tokens=8 --set watch.prompts=2",
-    "rehearse": "--rows 2 --laws none",
-    "run": "--batches 2",
-    "sample": "--max-new-tokens 16",
-    "serve-check": "--longest 300",
-}
-"""What goes behind a command's name, where it is not given, to make it quick; the line as it is shown is parsed too"""
 
 
 def chains() -> list[list[Block]]:
@@ -105,49 +97,64 @@ def test_it_runs(chain: list[Block], prepared: Path, tmp_path: Path, request: py
         if block.language == "python":
             code += "\n" * (block.line - 1 - code.count("\n")) + block.text.replace(SERVER, url)
             if after is None or after.language != "python":
-                run_python(block, code, folder)
+                said = run_python(block, code, folder)
                 code = ""
         elif reading.is_script(block):
-            run_script(block, folder, there, url)
+            said = run_script(block, folder, there, url)
         else:
-            run_lines(block, folder, there, url)
+            said = run_lines(block, folder, there, url)
+        if output := shown.output(block):
+            told(output, output.text, said, block.text, folder)
 
 
-def run_python(block: Block, code: str, folder: Path) -> None:
-    if not unrun.reason(re.sub(r"#.*", "", code)):
-        ran = running.python(code, wanted(code), folder, block.page)
-        went_well(ran, {0}, block.id)
+def run_python(block: Block, code: str, folder: Path) -> str:
+    if unrun.reason(re.sub(r"#.*", "", code)):
+        return ""
+    ran = running.python(code, wanted(code), folder, block.page)
+    went_well(ran, {0}, block.id)
+    return ran.said
 
 
-def run_script(block: Block, folder: Path, there: set[str], url: str) -> None:
-    if not unrun.reason(block.text):
-        for line in reading.told(block):
-            clear(line, folder, there)
-        ran = running.script(block.text.replace(SERVER, url), folder)
-        went_well(ran, allowed(block), block.id)
+def run_script(block: Block, folder: Path, there: set[str], url: str) -> str:
+    if unrun.reason(block.text):
+        return ""
+    for line in reading.told(block):
+        clear(line, folder, there)
+    ran = running.script(block.text.replace(SERVER, url), folder)
+    went_well(ran, allowed(block), block.id)
+    return ran.said
 
 
-def run_lines(block: Block, folder: Path, there: set[str], url: str) -> None:
+def run_lines(block: Block, folder: Path, there: set[str], url: str) -> str:
     said = []
-    lines = reading.lines(block)
-    for last, line in zip([False] * (len(lines) - 1) + [True], lines, strict=True):
+    lines, below = reading.lines(block), [text for _, text in shown.turns(block)]
+    for number, line in enumerate(lines):
         if unrun.reason(line) or OWNERS.get(line, block.id) != block.id:
             continue
-        line = line.replace(SERVER, url)
+        name, line = line, line.replace(SERVER, url)
         arguments = reading.arguments(line)
-        if arguments is None:
+        if alone := re.fullmatch(r"python (\w+\.py)", line):
+            ran = running.python((folder / alone[1]).read_text(encoding="utf-8"), [], folder, alone[1])
+        elif arguments is None:
             ran = running.script(line, folder)
         elif arguments[:1] == ["view"]:
             ran = running.served(arguments, folder)
         else:
             clear(line, folder, there)
-            ran = running.truetune(globbed(quick(arguments) if block.language == "sh" else arguments, folder), folder)
-        codes = allowed(block) if last else {0, 1}
+            ran = running.truetune(
+                globbed(unrun.quick(arguments) if block.language == "sh" else arguments, folder), folder
+            )
+        codes = allowed(block) if number + 1 == len(lines) else {0, 1}
         went_well(ran, codes, f"{block.id} {line}")
         said.append(ran.said)
-    if block.language == "console":
-        missing = unsaid(block, "".join(said))
-        assert not missing, f"{block.id} prints no such line: {missing}"
+        if block.language == "console":
+            told(block, below[number], ran.said, name, folder)
+    return "".join(said)
+
+
+def told(block: Block, output: str, said: str, command: str, folder: Path) -> None:
+    missing = shown.wrong(output, said, command, folder)
+    assert missing is None, f"{block.id} is not what is said there:\n{missing}\n\nbut:\n{said[-8000:]}"
 
 
 def went_well(ran: running.Ran, codes: set[int], what: str) -> None:
@@ -182,27 +189,6 @@ def clear(line: str, folder: Path, there: set[str]) -> None:
         there.discard(target)
         path = folder / target
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def quick(arguments: list[str]) -> list[str]:
-    """The same, with smaller numbers."""
-    name, *rest = arguments
-    more = reading.words(SMALL.get(name, ""))
-    return [name, *(more if not {*rest} & {word for word in more if word.startswith("--")} - {"--set"} else []), *rest]
-
-
-def unsaid(block: Block, said: str) -> list[str]:
-    """Lines of output of a console block that a command did not print."""
-    found = running.plain(said)
-    shown = [line.strip() for line in block.text.splitlines() if line.strip() and not line.startswith("$ ")]
-    return [line for line in shown if not re.search(pattern(line), found)]
-
-
-def pattern(line: str) -> str:
-    """A line of output, with any numbers for its numbers and anything for its dots."""
-    parts = re.split(r"(\d[\d,.]*(?:e[+-]?\d+)?|\.\.\.|…)", running.plain(line))
-    number = r"\d[\d,.]*(?:e[+-]?\d+)?"
-    return "".join(".*?" if p in ("...", "…") else number if p[:1].isdigit() else re.escape(p) for p in parts)
 
 
 @pytest.mark.parametrize("block", [b for b in blocks() if b.language in figures.READ], ids=lambda b: b.id)
@@ -246,6 +232,41 @@ def test_what_is_not_run_is_counted() -> None:
     for block in (block for chain in CHAINS for block in chain):
         found.update(reason.pattern for text in figures.texts(block) if (reason := unrun.reason(text)))
     assert dict(found) == {reason.pattern: reason.count for reason in unrun.REASONS}
+
+
+def test_what_is_not_compared_is_counted() -> None:
+    found: Counter[str] = Counter()
+    for block in (block for block in blocks() if figures.fate(block) == figures.SHOWN):
+        reason = shown.reason(block)
+        assert reason, f"{block.id}: an output that no block makes; a reason in shown.REASONS is missing"
+        found[reason.pattern] += 1
+    assert dict(found) == {reason.pattern: reason.count for reason in shown.REASONS}
+
+
+def test_outputs_stand_below_what_is_run() -> None:
+    for block in (block for chain in CHAINS for block in chain if block.language == "console"):
+        for line, (_, output) in zip(reading.lines(block), shown.turns(block), strict=True):
+            assert not (output.strip() and (unrun.reason(line) or OWNERS.get(line, block.id) != block.id)), block.id
+
+
+@pytest.mark.parametrize(
+    ("output", "right"),
+    [
+        ("clean · 3 rows in 9.9 s", False),
+        ("...\nclean · 3 rows in 9.9 s", True),
+        ("learns 24 of 71\n...", False),
+        ("learns 24\nof 71 tokens\n...", True),
+        ("learns 25 of 71 tokens\n...", False),
+        ("...\nclean · 3 rows in 9.9 s\n...\nlearns 24 of 71 tokens\n...", False),
+        ("learns 24 of 71 tokens\nclean · 3 rows in 9.9 s", False),
+        ("learns ... tokens\nloss 0.51\nclean · 3 rows in 9.9 s", False),
+        ("learns ... tokens\nloss 0.5\nclean · 3 rows in 9.9 s", True),
+        ("...\nclean · 3 rows", False),
+    ],
+)
+def test_a_wrong_output_is_seen(output: str, right: bool, tmp_path: Path) -> None:
+    said = "\x1b[1mlearns\x1b[0m 24 of 71 tokens\n\nloss 0.5\nclean · 3 rows in 0.2 s\n"
+    assert (shown.wrong(output, said, "truetune check", tmp_path) is None) is right
 
 
 def test_every_language_is_known() -> None:

@@ -1,8 +1,13 @@
-"""What is not run here, and why. Each pattern is searched in a command, or in the code of a block."""
+"""What is not run here, and why; what is run smaller.
+
+Each pattern is searched in a command, or in the code of a block.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -35,3 +40,21 @@ REASONS = (
 def reason(command: str) -> Reason | None:
     """Why this is not run; None where it is."""
     return next((found for found in REASONS if re.search(found.pattern, command)), None)
+
+
+SMALL = {
+    "train": "--no-rehearsal --set training.max_steps=2 --set watch.max_new_tokens=8 --set watch.prompts=2",
+    "rehearse": "--rows 2 --laws none",
+    "run": "--batches 2",
+    "sample": "--max-new-tokens 16",
+    "serve-check": "--longest 300",
+}
+"""What goes behind a command's name, where it is not given, to make it quick; the line as it is shown is parsed too"""
+
+
+def quick(arguments: Sequence[str]) -> list[str]:
+    """The same, with smaller numbers."""
+    name, *rest = arguments
+    more = shlex.split(SMALL.get(name, ""))
+    given = {*rest} & {word for word in more if word.startswith("--")} - {"--set"}
+    return [name, *(() if given else more), *rest]

@@ -158,7 +158,7 @@ def test_the_page_shows_each_place(report: AuditReport) -> None:
     for row, sample in zip(rows, report.samples, strict=True):
         assert row["ids"] == sample.ids.tolist()
         assert row["supervised"] == "".join(str(int(learned)) for learned in sample.supervised)
-    assert any("messages[1].content" in path for _, path, _ in rows[0]["runs"])
+    assert any("messages[1].content" in path for _, path, *_ in rows[0]["runs"])
     case = Case(f"{report.samples[1].place}: here")
     assert 'href="#view=1"' in page(replace(report, findings=(replace(report.findings[0], cases=(case,)),)))
 

@@ -62,7 +62,7 @@ def row(number: int | None, *pieces: str, supervised: str | None = None, **more:
         "row": number, "file": None if number is None else "chat.jsonl", "line": None if number is None else number + 1,
         "turn": None, "format": None, "title": None, "ids": list(range(100, 100 + len(pieces))), "pieces": list(pieces),
         "source": "e" * len(pieces), "supervised": supervised or "1" * len(pieces),
-        "runs": [[0, "messages[1].content", 0]], **more,
+        "runs": [[0, "messages[1].content", 0, 10**9, 1]], **more,
     }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_ranges_count_characters_as_python_does(see: Open, tmp_path: Path) -> No
     view = see(page(report))
     places = view.evaluate("async () => truetune.spelling.places((await truetune.unpack('data')).tokens.rows[0])")
     covered = 0
-    for (path, start, end), piece in zip(places, given.pieces, strict=True):
+    for (path, start, end, _), piece in zip(places, given.pieces, strict=True):
         if path == "messages[1].content":
             whole = piece.encode("utf-8", "surrogateescape")
             assert whole in answer[start:end].encode()
@@ -197,7 +197,9 @@ def test_a_token_tells_all_that_is_known(see: Open) -> None:
 
 def test_links_lead_to_a_token_and_are_given(see: Open) -> None:
     rows = [row(i, *words(i, 400)) for i in range(30)]
-    rows.insert(13, row(12, "one", "two", turn=3) | {"runs": [[0, "", -1], [1, "messages[3].content", 0]]})
+    rows.insert(
+        13, row(12, "one", "two", turn=3) | {"runs": [[0, "", -1, -1, None], [1, "messages[3].content", 0, 3, 3]]}
+    )
     rows[12]["turn"] = 1
     view = see(rows, "#row=17&tok=342")
     assert (focused(view), known(view)["id"]) == (342, "442")
@@ -214,6 +216,58 @@ def test_links_lead_to_a_token_and_are_given(see: Open) -> None:
     view.locator("[data-jump]").fill("99")
     view.keyboard.press("Tab")
     expect(view.locator("[data-title]")).to_contain_text("row 29 ")
+
+
+def test_links_know_the_side_of_a_pair(see: Open) -> None:
+    rows = [row(5, "good", "!", title="chosen"), row(5, "bad", "?", title="rejected"), row(6, "x")]
+    view = see(rows, "#row=5&side=rejected&tok=1")
+    assert shown(view) == ["bad", "?"]
+    assert focused(view) == 1
+    assert view.locator("[data-link]").get_attribute("href") == "#row=5&side=rejected&tok=1"
+    assert view.locator(".turns button[aria-pressed=true]").all_text_contents() == ["rejected"]
+    expect(view.locator(".entry").first).to_contain_text("2 sides")
+    for link, text in (("#row=5&tok=0", "good"), ("#row=5&side=rejected&turn=1", "bad"), ("#row=6&side=rejected", "x")):
+        view.evaluate("(hash) => truetune.follow(hash)", link)
+        expect(view.locator(".t").first).to_have_text(text)
+    expect(view.locator(".said")).to_have_text("row 6 has no such side in this page")
+
+
+def test_a_finding_on_the_rejected_side_opens_it(see: Open, tmp_path: Path) -> None:
+    rows = [{"prompt": "one", "chosen": f"two{i}<|im_end|>", "rejected": f"three{i}"} for i in range(3)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = truetune.check(data=str(tmp_path / "pairs.jsonl"), tokenizer=str(TOKENIZER), select="TT505")
+    view = see(page(report))
+    view.locator("#findings .case a").nth(1).click()
+    assert shown(view)[-1] == "1"
+    assert focused(view) == len(shown(view)) - 1
+    assert view.locator("[data-title]").inner_text().startswith("row 1 · rejected")
+
+
+@pytest.mark.parametrize("kept", [[0, 3], [2, 5]])
+def test_a_limit_is_drawn_where_it_cuts(see: Open, kept: list[int]) -> None:
+    view = see([row(0, *"abcde", expected="01111", kept=kept), row(1, "a")])
+    inside = list("abcde"[slice(*kept)])
+    title = "cut here: max_length 3; what " + ("stands before" if kept[0] else "follows") + " is not learned"
+    group = view.get_by_role("group", name=title)
+    assert group.locator(".t").all_text_contents() == (inside if kept[0] else ["d", "e"])
+    expect(group.locator(".border")).to_have_text(title)
+    assert view.locator(".t.sup").all_text_contents() == inside
+    assert view.locator(".t.wrong").count() == (not kept[0])
+    cut = view.locator(".t.cut")
+    assert cut.all_text_contents() == [text for text in "abcde" if text not in inside]
+    assert cut.first.evaluate("(t) => getComputedStyle(t).textDecorationLine") == "line-through"
+    expect(view.locator(".sources")).to_contain_text("struck through: cut off by max_length 3, not learned")
+    expect(view.locator(".entry").first).to_contain_text("5 tokens, 3 supervised")
+    cut.first.click()
+    assert known(view)["label"] == "none: cut off by max_length 3"
+    view.keyboard.press("ArrowLeft" if kept[0] else "ArrowRight")
+    assert focused(view) == (0 if kept[0] else 4)
+    view.get_by_label("only supervised").check()
+    assert shown(view) == inside
+    view.get_by_label("only supervised").uncheck()
+    view.get_by_label("as text").check()
+    assert view.locator(".t.cut").count() == 2
+    assert violations(view) == []
 
 
 def test_findings_lead_to_their_tokens(see: Open, broken: DataReport) -> None:

@@ -41,19 +41,19 @@ def chat(*contents: str, **more: Any) -> Conversation:
 
 def places(row: Row) -> Iterator[tuple[str, int, int]]:
     """(path, first character, one past the last) of each token, as the page counts them (`spelling.js`)."""
-    path, at, runs = "", -1, iter([*row["runs"], [len(row["ids"]), "", -1]])
+    path, at, last, runs = "", -1, -1, iter([*row["runs"], [len(row["ids"]), "", -1, -1, None]])
     following = next(runs)
     for i, piece in enumerate(row["pieces"]):
         inside = "\udc80" <= piece[:1] <= "\udcbf"
         if following[0] == i:
-            _, path, at = following
+            _, path, at, last, _ = following
             at += inside and at >= 0
             following = next(runs)
         if at < 0:
             yield path, -1, -1
             continue
         end = at + sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)
-        yield path, at - inside, end
+        yield path, at - inside, min(end, last)
         at = end
 
 
@@ -70,12 +70,29 @@ def test_pieces_and_runs_point_at_the_characters(name: str, question: str, answe
     found = list(places(row))
     exact = 0
     for (path, start, end), piece in zip(found, row["pieces"], strict=True):
-        if path and start >= 0 and piece.isprintable() and end <= len(contents[path]):
-            assert contents[path][start:end] == piece, (path, start, piece)
-            exact += 1
+        if path and start >= 0 and piece.isprintable():
+            assert end <= len(contents[path]), "a token that goes on behind its field"
+            text = contents[path][start:end]
+            assert text == piece or (piece.startswith(text) and end in (start, len(contents[path]))), (path, piece)
+            exact += text == piece
     assert {path for path, _, _ in found} <= {"", *contents}
     assert exact
     assert json.loads(json.dumps(row)) == row
+
+
+def test_a_token_that_goes_on_behind_its_field_claims_no_more_than_the_field() -> None:
+    made = rendered("demo").rows(Conversation(Origin("a", 1, 0), "prompt-completion", prompt="one t", completion="wo"))
+    found = [(piece, *place) for row in made[:1] for piece, place in zip(row["pieces"], places(row), strict=True)]
+    assert [start_end for piece, path, *start_end in found if path == "prompt"][-1][1] == len("one t")
+    assert any(len(piece) > end - start for piece, path, start, end in found if path == "prompt"), found
+
+
+def test_a_space_that_the_tokenizer_adds_holds_no_character() -> None:
+    if not available("phi3"):
+        pytest.skip("not to be had here")
+    (row,) = rendered("phi3").rows(chat("one", "日本"))
+    found = [place for piece, place in zip(row["pieces"], places(row), strict=True) if place[0] and piece in " 日"]
+    assert found == [("messages[1].content", 0, 0), ("messages[1].content", 0, 1)]
 
 
 def test_a_character_of_several_tokens() -> None:
@@ -185,6 +202,21 @@ def test_lines_of_an_audit() -> None:
         ]
 
 
+def test_a_row_says_what_a_limit_leaves_of_it() -> None:
+    pair = chat("one", "two", prompt_messages=1, rejected=[{"role": "assistant", "content": "three and more of it"}])
+    chosen, rejected = (len(row["ids"]) for row in rendered("demo").rows(pair))
+    limited = rendered("demo", max_length=chosen).rows(pair)
+    assert [row.get("kept") for row in limited] == [None, [0, chosen]]
+    from_end = Rendered(
+        RunSpec(tokenizer=str(TOKENIZER), max_length=10, training={"other": {"truncation_mode": "keep_end"}})
+    )
+    assert [row["kept"] for row in from_end.rows(pair)] == [[chosen - 10, chosen], [rejected - 10, rejected]]
+    (alone,) = from_end.rows(chat("one", "two"))
+    assert alone["kept"] == [0, 10]
+    (text,) = rendered("demo", max_length=3).rows(Conversation(Origin("a", 1, 0), "text", text="Once upon a time"))
+    assert text["kept"] == text["twin"]["kept"] == [0, 3]
+
+
 def test_a_page_holds_so_many_tokens_and_says_what_it_leaves_out() -> None:
     (row,) = rendered("demo").rows(chat("one " * 50, "two"))
     size = len(row["ids"])
@@ -198,7 +230,7 @@ def test_a_very_long_row_is_cut_and_says_so() -> None:
     (row,) = rendered("demo").rows(chat("one " * 50, "two"))
     short = cut(row | {"twin": row}, 20)
     assert {len(short[key]) for key in ("ids", "pieces", "source", "supervised")} == {20}
-    assert all(first < 20 for first, _, _ in short["runs"])
+    assert all(run[0] < 20 for run in short["runs"])
     assert short["error"] == f"the first 20 of its {len(row['ids'])} tokens are shown"
     assert cut(row) is row
     assert LONGEST >= 20_000

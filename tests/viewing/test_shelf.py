@@ -20,8 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from truetune.data.files import open_raw, resolve
+from truetune.data import window
+from truetune.data.files import Source, kind_of, open_raw, resolve
 from truetune.data.records import Record, records
+from truetune.errors import DataError
 from truetune.viewing.shelf import Shelf
 
 LINE = st.one_of(
@@ -70,6 +72,101 @@ def test_lines_by_number_are_those_of_a_full_read(
     for _ in range(4):
         start, count = data.draw(st.integers(0, len(expected) + 2)), data.draw(st.integers(0, 9))
         assert seen(shelf, start, count) == expected[start : start + count]
+    shelf.close()
+
+
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+    | st.text(st.sampled_from('a"\\\r\n\t,[]{}é\u2028\ufeff𝄞')),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+OBJECT = st.dictionaries(st.sampled_from(["text", "a", "é"]), VALUE, max_size=3)
+BETWEEN = st.sampled_from([",", ", ", ",\n", "\r\n,\n\n", " ,,\t", "\n"])
+TAIL = st.sampled_from(["", "\n", "]", "]\n", "}", "]}", ", 1}", '{"te', '"', "\udcff", "]\n[]", ',"b":[{}]}'])
+FIELD = st.sampled_from(["\ufeff", "\ufeffa", "", '"']) | st.text(st.sampled_from('a",\r\n é'), max_size=4)
+
+
+@st.composite
+def json_text(draw: st.DrawFn) -> str:
+    """An array, an object that holds one, or rows one after the other, with an end of any kind."""
+    rows = draw(st.lists(OBJECT, min_size=1, max_size=12))
+    begin = draw(st.sampled_from(["[", " [\n", '{"n": [1], "data": [', ""]))
+    text = "".join(
+        json.dumps(row, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 1]))) + draw(BETWEEN)
+        for row in rows
+    )
+    return begin + text + draw(TAIL)
+
+
+@st.composite
+def csv_text(draw: st.DrawFn) -> str:
+    """Quotes, line breaks and blank lines where they may stand, and a tail that may be broken."""
+    text, rows = io.StringIO(), draw(st.lists(st.tuples(FIELD, FIELD), max_size=12))
+    ends = draw(st.sampled_from(["\n", "\r\n"]))
+    csv.writer(text, lineterminator=ends, quoting=draw(st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))).writerows(
+        [("x", "y"), *rows]
+    )
+    return text.getvalue() + draw(st.sampled_from(["", "\n", "\n\na,b\n", "\n \n", '"', "a,b,c\n", "\udcff\n"]))
+
+
+def until_it_breaks(path: Path) -> tuple[list[Any], list[Any]]:
+    """The rows of a file, and what ends them."""
+    found: list[Any] = []
+    with open_raw(path) as raw:
+        try:
+            found.extend((str(path), *told(record)) for record in records(Source(path, kind_of(path)), raw))
+        except DataError as error:
+            return found, [(str(path), 0, None, str(error))]
+    return found, []
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.booleans(), st.sampled_from([1, 9, 60]), st.booleans(), st.booleans(), st.data())
+def test_rows_of_json_and_csv_are_those_of_a_full_read(
+    tmp_path_factory: pytest.TempPathFactory, table: bool, size: int, mark: bool, packed: bool, data: Any
+) -> None:
+    text = "\ufeff" * mark + data.draw(csv_text() if table else json_text())
+    body = text.encode("utf-8", "surrogateescape")
+    path = tmp_path_factory.mktemp("s") / f"a.{'csv' if table else 'json'}{'.gz' * packed}"
+    path.write_bytes(gzip.compress(body) if packed else body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window, "CHUNK", data.draw(st.integers(5, 99)))
+        expected, why = until_it_breaks(path)
+        shelf = indexed([str(path)], stretch=size, kept=1)
+        assert shelf.total == len(expected) + len(why)
+        for start in data.draw(st.lists(st.integers(0, len(expected)), min_size=1, max_size=5)):
+            assert seen(shelf, start, 3) == (expected + why)[start : start + 3]
+        shelf.close()
+
+
+class Counted(type(Path())):  # type: ignore[misc]
+    """A file whose bytes are counted as they are read."""
+
+    read = 0
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        counted = type(self)
+
+        class Reads(io.FileIO):
+            def readinto(self, into: Any) -> int | None:
+                size = super().readinto(into)
+                counted.read += size or 0
+                return size
+
+        return io.BufferedReader(Reads(str(self)))
+
+
+@pytest.mark.parametrize("name", ["a.json", "data.csv", "array.jsonl"])
+def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, [{"text": f"row {i} " + "x" * 80} for i in range(10_000)])
+    shelf = Shelf([Source(Counted(tmp_path / name), kind_of(tmp_path / name))], stretch=4000)
+    shelf.index()
+    for start in (9_990, 300, 5_000, 9_990):
+        Counted.read = 0
+        found = shelf.records(start, 2)
+        assert [record.row["text"].split()[1] for _, record in found] == [str(start), str(start + 1)]
+        assert Counted.read < 50_000
     shelf.close()
 
 

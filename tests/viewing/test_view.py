@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as arrow
 import pytest
 from click.testing import CliRunner
+from playwright.sync_api import Route
 from pyarrow import parquet
 
 import truetune
@@ -26,6 +29,7 @@ from truetune.report.page.rendered import Rendered
 from truetune.report.page.rows import LONGEST, Row, empty
 from truetune.spec.run import RunSpec
 from truetune.viewing.answers import Answers, Found
+from truetune.viewing.chats import Chats
 from truetune.viewing.shelf import Shelf
 from truetune.viewing.view import View, answers_of, served, view
 
@@ -47,14 +51,21 @@ class Slow:
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()
+        self.calls: list[str] = []
 
     def rows(self, first: int, found: Found) -> Iterator[list[Row]]:
-        self.begun.set()
-        assert self.go_on.wait(60)
+        self._wait()
         yield [empty(None, "", row=first)]
 
     def faulty(self, first: int, found: Found) -> int | None:
+        self._wait()
         return None
+
+    def _wait(self) -> None:
+        self.calls.append("begun")
+        self.begun.set()
+        assert self.go_on.wait(60)
+        self.calls.append("done")
 
     def text(self, record: Record) -> str:
         return ""
@@ -62,31 +73,37 @@ class Slow:
     def forget(self) -> None: ...
 
 
+@pytest.mark.parametrize("asks", [lambda made: made.rows(0, 1), lambda made: made.faulty(0)], ids=["rows", "faulty"])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-def test_what_closes_waits_for_what_is_being_drawn_and_reads_no_more(tmp_path: Path, name: str) -> None:
+def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
+    tmp_path: Path, name: str, asks: Callable[[Answers], object]
+) -> None:
     lines = many(tmp_path / "a.jsonl", 2000)
     if name == "a.parquet":
         rows = [json.loads(line) for line in lines.read_text().splitlines()]
         parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / name)
     maker = Slow()
     made = Answers(lambda: Shelf(resolve((str(tmp_path / name),))), maker)
-    made.shelf.start()
-    drawing = threading.Thread(target=made.rows, args=(0, 1))
-    drawing.start()
+    made.start()
+    made.shelf.wait(1999, 60)
+    drawing = [threading.Thread(target=asks, args=(made,)) for _ in range(3)]
+    for thread in drawing:
+        thread.start()
     assert maker.begun.wait(60)
-    waited: list[bool] = []
+    calls: list[str] = []
 
     def close() -> None:
         made.close()
-        waited.append(maker.go_on.is_set())
+        calls.extend(maker.calls)
 
     closing = threading.Thread(target=close)
     closing.start()
     made.shelf.wait(10**6, 60)
     maker.go_on.set()
-    drawing.join()
-    closing.join()
-    assert waited == [True]
+    for thread in (*drawing, closing):
+        thread.join()
+    assert calls == maker.calls
+    assert calls[-1] == "done"
     assert made.rows(500, 5)["rows"] == [] == made.shelf.records(500, 5)
     assert made.search("number 7", 0)["row"] is None
     assert made.faulty(0)["row"] is None
@@ -120,11 +137,57 @@ def test_the_browser_scrolls_and_jumps_over_rows_that_the_server_gives(tmp_path:
                 "(row) => document.querySelector('[data-title]').textContent.startsWith(row)", arg=f"row {number:,} "
             )
             assert f"It is {number}." in page.inner_text(".tokens").replace("\n", "")
+        page.fill("[data-jump]", "5000000")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".said:has-text('there is no row 5,000,000: the last is row 29,999')")
+        page.wait_for_selector("[data-title]:has-text('row 29,999 ')")
         drawn = page.locator(".entry").count()
         assert 0 < drawn < 100, "only what is in view is drawn"
         page.evaluate("document.querySelector('.list').scrollTop = 0")
         page.wait_for_selector("#entry-3 .place:not(:empty)")
         assert "tokens" in page.inner_text("#entry-3")
+
+
+def test_what_the_list_has_scrolled_on_from_is_not_asked_for(tmp_path: Path) -> None:
+    scroll = """async (row) => {
+      document.querySelector('.list').scrollTop = 46 * row;
+      for (const wait of [requestAnimationFrame, requestAnimationFrame, (done) => setTimeout(done, 100)])
+        await new Promise(wait);
+    }"""
+    held, free = list[Route](), threading.Event()
+    with (
+        serving(many(tmp_path / "a.jsonl", 4000)) as server,
+        chromium() as browser,
+        opened(browser, server.url) as page,
+    ):
+        page.wait_for_selector("#entry-3 .place:not(:empty)")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.route("**/rows?*", lambda route: route.continue_() if free.is_set() else held.append(route))
+        for row in (500, 1000, 1500, 2000, 2500):
+            page.evaluate(scroll, row)
+        free.set()
+        for route in held:
+            route.continue_()
+        page.wait_for_selector("#entry-2505 .place:not(:empty)")
+        starts = {int(parse_qs(urlsplit(url).query)["start"][0]) for url in asked}
+    assert 2500 in starts
+    assert not {980, 1000, 1480, 1500} & starts
+
+
+def test_a_search_that_fails_says_why_and_so_does_a_view_that_was_ended(tmp_path: Path) -> None:
+    path = many(tmp_path / "a.jsonl", 3)
+    with chromium() as browser, serving(path) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.wait_for_selector(".tokens .t")
+        many(path, 4)
+        page.fill("[data-find]", "number 3")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".said[role=status]:has-text('a.jsonl: changed since this page was opened; load')")
+        page.route("**/search*", lambda route: route.abort())
+        page.click("[data-do=finding]")
+        page.wait_for_selector(".said:has-text('does truetune view still run?')")
 
 
 def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
@@ -238,6 +301,25 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
     assert [source.path for source in resolve(found[0].data)] == [DATA]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "a.jsonl", "a.parquet"])
+def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: str) -> None:
+    rows = [{"text": f"row {i}, a/b", "more": 'Don\'t say "\u00e9so"' if i == 17 else ""} for i in range(30)]
+    if name == "a.csv":
+        with (tmp_path / name).open("w", newline="") as file:
+            csv.writer(file).writerows([rows[0].keys(), *(row.values() for row in rows)])
+    elif name == "a.parquet":
+        parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / name, row_group_size=7)
+    else:
+        lines = "\n".join(json.dumps(row) for row in rows)
+        (tmp_path / name).write_text(json.dumps(rows) if name == "a.json" else lines)
+    made = Answers(lambda: Shelf(resolve((str(tmp_path / name),)), stretch=90), Chats(spec(tmp_path / name)))
+    made.shelf.index()
+    for text in ("row 17", "DON'T", 'say "\u00e9so"', '"\u00c9SO"'):
+        assert [made.search(text, start)["row"] for start in (0, 16, 17, 18)] == [17, 17, 17, None], text
+    assert made.search("17, a/b", 3)["row"] == 17
+    made.close()
 
 
 def test_answers_with_long_rows_end_early_and_go_on(tmp_path: Path) -> None:

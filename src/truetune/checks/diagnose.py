@@ -51,7 +51,7 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
         facts += (("data not looked at", "name a tokenizer with -t"),)
     return Report(
         spec=spec,
-        subjects=(Subject("run log", str(path), facts),),
+        subjects=(Subject("run log", str(path), facts, log),),
         findings=in_order(found),
         seconds=time.perf_counter() - started,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from truetune.checks.figure import Figure
 from truetune.data.conversation import Origin
@@ -29,6 +30,8 @@ class Case:
     """1-based column of that line, in characters"""
     token: int | None = None
     """Which token of the row's example, from 0; of the example of `turn` where turns have examples of their own"""
+    side: Literal["rejected"] | None = None
+    """The tokens are those of a pair's rejected side, not of its chosen one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,9 @@ def facts(found: Checkpoint) -> dict[str, str]:
     dtypes: Counter[str] = Counter()
     for tensor in found.tensors.values():
         dtypes[tensor.dtype] += tensor.items
+    files = len(found.weights.files)
     known = {
-        "tensors": f"{len(found.tensors):,} in {len(found.weights.files):,} files, {found.size:,} bytes",
+        "tensors": f"{len(found.tensors):,} in {files:,} file{'s' * (files != 1)}, {found.size:,} bytes",
         "numbers": ", ".join(f"{count:,} {dtype}" for dtype, count in dtypes.most_common()),
     }
     if found.kind == "adapter":

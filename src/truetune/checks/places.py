@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from truetune.checks.findings import Case
-from truetune.data.conversation import Conversation
+from truetune.data.conversation import Conversation, Problem
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Turn
 
+Side = Literal["rejected"] | None
+"""Whose tokens are those of a batch, where it holds the rejected sides of pairs"""
 
-def at_token(batch: Batch, place: int, text: str) -> Case:
+
+def side_of(name: str) -> Side:
+    """Of `chosen` or `rejected`."""
+    return "rejected" if name == "rejected" else None
+
+
+def at_token(batch: Batch, place: int, text: str, side: Side = None) -> Case:
     """`place` counts over all tokens of the batch."""
     i = int(np.searchsorted(batch.offsets, place, side="right")) - 1
-    return in_example(batch, i, place - int(batch.offsets[i]), text)
+    return in_example(batch, i, place - int(batch.offsets[i]), text, side=side)
 
 
-def in_example(batch: Batch, i: int, token: int | None, text: str, turn: int | None = None) -> Case:
+def in_example(
+    batch: Batch, i: int, token: int | None, text: str, turn: int | None = None, side: Side = None
+) -> Case:  # fmt: skip
     """`token` counts over the tokens of example `i`; it is left out where that is the example of another turn."""
     row, rendering = batch.examples[i]
     turn = rendering.turn if turn is None else turn
-    return Case(text, row.origin, turn, token=token if rendering.turn in (None, turn) else None)
+    return Case(text, row.origin, turn, token=token if rendering.turn in (None, turn) else None, side=side)
 
 
 def at_character(batch: Batch, i: int, character: int, text: str, turn: int | None = None) -> Case:
@@ -33,18 +45,65 @@ def at_character(batch: Batch, i: int, character: int, text: str, turn: int | No
 
 def at_turn(batch: Batch, i: int, turn: Turn, text: str) -> Case:
     """Where an assistant turn begins: what inference must produce of it, or else what is left of its message."""
-    runs = batch.examples[i].rendering.runs if turn.start < 0 else ()
-    left = (run.start for run in runs if run.path.startswith(f"messages[{turn.message}]."))
-    return at_character(batch, i, next(left, turn.start), text, turn.message)
+    start = message_start(batch, i, turn.message) if turn.start < 0 else turn.start
+    return at_character(batch, i, start, text, turn.message)
 
 
-def at_answer(batch: Batch, i: int, text: str) -> Case:
+def at_answer(batch: Batch, i: int, text: str, side: Side = None) -> Case:
     """The first supervised token."""
     first = int(batch.contexts[i])
-    return in_example(batch, i, first if first < batch.lengths[i] else None, text)
+    return in_example(batch, i, first if first < batch.lengths[i] else None, text, side=side)
+
+
+def at_stop(batch: Batch, i: int, turn: Turn, text: str) -> Case:
+    """The stop token of an assistant turn, or its last token where it has none."""
+    last = turn.stop_start if turn.stop_start >= 0 else turn.end - 1
+    return at_character(batch, i, last, text, turn.message)
+
+
+def first_answer(batch: Batch) -> tuple[int, Turn] | None:
+    """The first example of a chat with an answer that inference must produce, and that turn."""
+    found = ((i, turn) for i, example in enumerate(batch.examples) for turn in example.rendering.turns)
+    return next(((i, turn) for i, turn in found if turn.start >= 0), None)
 
 
 def in_row(batch: Batch, row: Conversation, text: str) -> Case:
     """The first supervised token of a row's last example, where it has one."""
-    mine = [i for i, example in enumerate(batch.examples) if example.row is row]
-    return at_answer(batch, mine[-1], text) if mine else Case(text, row.origin)
+    i = last_example(batch, row)
+    return Case(text, row.origin) if i is None else at_answer(batch, i, text)
+
+
+def in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
+    """The first supervised token of a row's rejected side, where it has one."""
+    other = batch.other
+    mine = [] if other is None else [i for i, example in enumerate(other.examples) if example.row.origin == row.origin]
+    return at_answer(other, mine[-1], text, "rejected") if other is not None and mine else Case(text, row.origin)
+
+
+def in_message(batch: Batch, row: Conversation, message: int, text: str) -> Case:
+    """Where a message begins in its row's last example, as far as anything of it stands there."""
+    i = last_example(batch, row)
+    start = -1 if i is None else message_start(batch, i, message)
+    return Case(text, row.origin, message) if i is None else at_character(batch, i, start, text, message)
+
+
+def of_problem(batch: Batch, row: Conversation, problem: Problem) -> Case:
+    """At its message, where it is in one."""
+    for i, message in enumerate(row.messages):
+        if message is problem.message:
+            return in_message(batch, row, i, problem.text)
+    rejected = row.rejected if isinstance(row.rejected, list) else ()
+    if any(message is problem.message for message in rejected):
+        return in_rejected(batch, row, problem.text)
+    return Case(problem.text, row.origin)
+
+
+def last_example(batch: Batch, row: Conversation) -> int | None:
+    """The number of a row's last example; None where it has none."""
+    return next((i for i in reversed(range(len(batch.examples))) if batch.examples[i].row is row), None)
+
+
+def message_start(batch: Batch, i: int, message: int) -> int:
+    """The first character of the example's text that is from a message; -1 where none is."""
+    runs = batch.examples[i].rendering.runs
+    return next((run.start for run in runs if run.path.startswith(f"messages[{message}].")), -1)

@@ -17,6 +17,7 @@ from truetune.spec.run import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
+    from truetune.logs.log import RunLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Subject:
     path: str
     facts: tuple[tuple[str, str], ...] = ()
     """Short facts on it, by name"""
+    log: RunLog | None = field(default=None, compare=False, repr=False)
+    """Of a run: its curves"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

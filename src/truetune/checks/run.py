@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from math import inf
 
 from truetune.checks.catalogue import DATA, choose
+from truetune.checks.far import far_rows
 from truetune.checks.findings import Finding, in_order
 from truetune.checks.report import DataReport, TokenView
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
@@ -31,16 +32,10 @@ VIEWED_TOKENS = 400_000
 """No further rows are shown from this many tokens on; rows of findings are."""
 
 
-class Near(NamedTuple):
-    """Which rows of findings are read again for the token view."""
-
-    rows: int
-    """Only those this far into the data"""
-    most: int
-
-
-FEW, MANY = Near(5_000, 24), Near(50_000, 100)
-"""For a report, and for a page"""
+FEW, MANY = 24, 100
+"""Rows of findings that are read again for the token view of a report, and of a page"""
+NEAR, READ = 5_000, 50_000
+"""A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
@@ -93,7 +88,7 @@ def _check(
         lengths=lengths,
         data=tally.told(lengths) | {name: facts for rule in rules for name, facts in rule.told().items()},
         findings=findings,
-        views=tuple(_views(setup, encoder, _wanted(findings, FEW), 1)),
+        views=tuple(_views(setup, encoder, _wanted(findings, FEW, NEAR), 1)),
         seconds=time.perf_counter() - started,
     )
 
@@ -107,7 +102,10 @@ def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     try:
         setup = prepare(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        return replace(report, views=tuple(_views(setup, encoder, _wanted(report.findings, MANY), rows)))
+        wanted = _wanted(report.findings, MANY)
+        near = {origin for origin in wanted if origin.row < READ}
+        views = [*_views(setup, encoder, near, rows), *_far_views(setup, encoder, wanted - near)]
+        return replace(report, views=tuple(views))
     except TruetuneError:
         return report
 
@@ -148,11 +146,11 @@ def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = Non
     return read(paths, format=spec.format, columns=spec.map, progress=progress)
 
 
-def _wanted(findings: tuple[Finding, ...], near: Near) -> set[Origin]:
-    """Of first cases, then of the others, as far as they are near at hand."""
+def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf) -> set[Origin]:
+    """Of first cases, then of the others, those before row `rows`."""
     cases = [f.cases[i] for i in range(MAX_CASES) for f in findings if len(f.cases) > i]
-    places = (case.origin for case in cases if case.origin is not None and case.origin.row < near.rows)
-    return set(islice(dict.fromkeys(places), near.most))
+    places = (case.origin for case in cases if case.origin is not None and case.origin.row < rows)
+    return set(islice(dict.fromkeys(places), most))
 
 
 def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> Iterator[TokenView]:
@@ -166,6 +164,12 @@ def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> I
             yield from views_of(batch, encoder.vocabulary)
         if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):
             return
+
+
+def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[TokenView]:
+    renderer = setup.probes.renderer()
+    for row in far_rows(setup.spec, wanted):
+        yield from views_of(one_batch([row], renderer, encoder, exact=True), encoder.vocabulary)
 
 
 def _facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:

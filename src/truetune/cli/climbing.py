@@ -9,7 +9,7 @@ import click
 from truetune.cli.asking import model_options, opening
 from truetune.cli.auditing import speaker
 from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options, quiet_option
+from truetune.cli.output import console, emit, form_options, html_option, quiet_option, write_page
 
 
 @click.command(cls=Command, short_help="Where an adapter's effect is lost: merged, exported, served?")
@@ -23,8 +23,11 @@ from truetune.cli.output import console, emit, form_options, quiet_option
 @click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N", help="Prompts.")
 @model_options
 @form_options()
+@html_option
 @quiet_option
-def ladder(adapter: str, output_format: str, quiet: bool, tokenizer: str | None, **options: Any) -> int:
+def ladder(
+    adapter: str, output_format: str, html: str | None, quiet: bool, tokenizer: str | None, **options: Any
+) -> int:  # fmt: skip
     """Score the same answers on every rung that ADAPTER climbs: on its base, saved and reloaded, merged in memory, and
     as far as they are named, merged on the disk, exported, served.
 
@@ -33,17 +36,19 @@ def ladder(adapter: str, output_format: str, quiet: bool, tokenizer: str | None,
 
     \b
     Examples:
-      truetune ladder outputs
+      truetune ladder outputs --html ladder.html
       truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
     """
-    from truetune.report.ladder import render_ladder
+    from truetune.report.ladder import ladder_json, render_ladder
     from truetune.serving.ladder import ladder as climb
     from truetune.training.proof import quiet as hush
 
     hush()
     made = climb(adapter, tokenizer=tokenizer, options=opening(options), say=speaker(quiet=quiet), **options)
+    value = ladder_json(made)
+    write_page(html, "ladder", value)
     if output_format == "json":
-        emit("ladder", made.as_dict())
+        emit("ladder", value)
     else:
         render_ladder(made, console(), quiet=quiet)
-    return int(made.culprit is not None or bool(made.unmeasured))
+    return int(value["failed"])

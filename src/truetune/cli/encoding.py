@@ -8,7 +8,8 @@ import click
 
 from truetune.cli.helping import Command
 from truetune.cli.options import run_of, spec_options
-from truetune.cli.output import console, emit, form_options, progress_option, quiet_option
+from truetune.cli.output import console, emit, form_options, html_option, progress_option, quiet_option, write_page
+from truetune.errors import UsageError
 
 OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
 TRAINERS = ("transformers", "axolotl", "llama-factory")
@@ -68,11 +69,12 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
 )
 @click.option("--dry-run", is_flag=True, help="Encode the first rows only, write nothing, and say what would be.")
 @form_options()
+@html_option
 @quiet_option
 @progress_option
 def encode(
-    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, output_format: str, quiet: bool,
-    no_progress: bool, **options: Any,
+    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, output_format: str,
+    html: str | None, quiet: bool, no_progress: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
 
@@ -84,9 +86,11 @@ def encode(
     """
     from truetune.encoding.run import encode as run
     from truetune.encoding.run import estimate
-    from truetune.report.encoded import encoded_json, estimate_json, render_encoded, render_estimate
+    from truetune.report.encoded import encoded_page, estimate_json, render_encoded, render_estimate
     from truetune.report.progress import encoding
 
+    if dry_run and html:
+        raise UsageError("--dry-run has no page: leave out one of --dry-run and --html")
     spec = run_of(options, quiet=quiet)
     if dry_run:
         made = estimate(spec, out, cache=cache)
@@ -101,8 +105,10 @@ def encode(
     except KeyboardInterrupt:
         click.echo("truetune: interrupted; run the same command again, and it goes on from here", err=True)
         raise
+    value = encoded_page(encoded)
+    write_page(html, "encode", value)
     if output_format == "json":
-        emit("encode", encoded_json(encoded))
+        emit("encode", value)
     elif quiet:
         click.echo(encoded.folder)
     else:

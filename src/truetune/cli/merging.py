@@ -9,7 +9,16 @@ import click
 
 from truetune.cli.auditing import speaker
 from truetune.cli.helping import Command
-from truetune.cli.output import Delivery, console, emit, form_options, progress_option, report_options
+from truetune.cli.output import (
+    Delivery,
+    console,
+    emit,
+    form_options,
+    html_option,
+    progress_option,
+    report_options,
+    write_page,
+)
 
 
 def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,6 +33,7 @@ def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Where the models answer: cpu, cuda, mps."),
         click.option("--shard", default="5GB", show_default=True, metavar="SIZE", help="Largest safetensors file."),
         form_options(),
+        html_option,
         click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -37,7 +47,6 @@ def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-o", "--output", "out", metavar="DIR", help="Folder of the merged model; else ADAPTER-merged.")
 @click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
               help="How the sum is stored; else as the base.")  # fmt: skip
-@click.option("--html", metavar="FILE", help="Write a page to this file as well.")
 @proof_options
 def merge(
     adapter: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
@@ -54,22 +63,21 @@ def merge(
       truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
-    from truetune.checks.report import Report, Subject
-    from truetune.report.merged import merged_facts, merged_json, render_merged
+    from truetune.checks.report import Report
+    from truetune.report.merged import merged_page, render_merged
     from truetune.spec.run import RunSpec
     from truetune.training.merge import merge as run
     from truetune.training.proof import quiet as hush
 
-    deliver = Delivery(output_format="terminal", output=None, html=html, verbose=False, quiet=True).ready()
     hush()
     made = run(adapter, prove=not no_proof, say=speaker(quiet=quiet), **options)
-    subject = Subject("merged model", str(made.folder), merged_facts(made))
-    report = Report(spec=RunSpec(), subjects=(subject,), findings=made.findings, seconds=made.seconds)
+    value = merged_page(made)
+    write_page(html, "merge", value)
     if output_format == "json":
-        deliver.write(report)
-        emit("merge", merged_json(made))
+        emit("merge", value)
     else:
-        deliver(report)
+        report = Report(spec=RunSpec(), findings=made.findings, seconds=made.seconds)
+        Delivery("terminal", output=None, html=None, verbose=False, quiet=True)(report)
         _ended(quiet, made.failed, made.folder, lambda: render_merged(made, console()))
     return int(made.failed)
 
@@ -88,7 +96,9 @@ def merge(
 @click.option("--base", metavar="DIR",
               help="The model before training: the proof is then on what training changed.")  # fmt: skip
 @proof_options
-def export(model: str, no_proof: bool, output_format: str, quiet: bool, **options: Any) -> int:
+def export(
+    model: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
+) -> int:  # fmt: skip
     """Write MODEL to a new folder in another format, read it back, and compare.
 
     All tensors, the template, the vocabulary and the special ids are compared, and the logits and greedy answers on a
@@ -99,14 +109,16 @@ def export(model: str, no_proof: bool, output_format: str, quiet: bool, **option
       truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
       truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
     """
-    from truetune.report.merged import exported_json, render_exported
+    from truetune.report.merged import exported_page, render_exported
     from truetune.training.export import export as run
     from truetune.training.proof import quiet as hush
 
     hush()
     made = run(model, options.pop("out"), prove=not no_proof, say=speaker(quiet=quiet), **options)
+    value = exported_page(made)
+    write_page(html, "export", value)
     if output_format == "json":
-        emit("export", exported_json(made))
+        emit("export", value)
     else:
         _ended(quiet, made.failed, made.path, lambda: render_exported(made, console()))
     return int(made.failed)

@@ -110,9 +110,17 @@ def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = T
     }
     given = {name: value for name, value in given.items() if value not in (None, (), {})}
     spec = spec_of({**settings, **given}, "command line")
-    if source is not None and settings and not quiet:
-        click.echo(f"settings from {source}", err=True)
+    named = {"data"} if click.get_current_context().params.get("paths") else set()
+    named |= {name for name, value in options.items() if value not in (None, (), {})}
+    taken = [_told(name, value) for name, value in settings.items() if name not in named]
+    if source is not None and taken and not quiet:
+        click.echo(f"settings from {source}: {', '.join(taken)}", err=True)
     return spec, source
+
+
+def _told(name: str, value: Any) -> str:
+    """Its value too, where that is short."""
+    return f"{name} {value}" if isinstance(value, (str, int, float)) and len(str(value)) < 40 else name
 
 
 def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:

@@ -61,11 +61,32 @@ progress_option = click.option("--no-progress", is_flag=True, help="No progress 
 
 def emit(kind: str, value: Mapping[str, Any]) -> None:
     """Print a JSON object of schema `truetune.KIND/1`, in ASCII; what is no number in JSON becomes null."""
+    click.echo(json.dumps(_headed(kind, value), indent=2, default=str))
+
+
+def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     import truetune
     from truetune.report.audited import plain
 
-    head = {"schema": f"truetune.{kind}/1", "truetune": truetune.__version__}
-    click.echo(json.dumps(plain(head | dict(value)), indent=2, default=str))
+    made: dict[str, Any] = plain({"schema": f"truetune.{kind}/1", "truetune": truetune.__version__, **value})
+    return made
+
+
+def _may_draw(_context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        may_write(Path(value), "html")
+    return value
+
+
+html_option = click.option("--html", metavar="FILE", callback=_may_draw, help="Write a page to this file as well.")
+
+
+def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
+    """The page of what `emit` prints, where a file is named for it."""
+    if path is not None:
+        from truetune.report.page import page_of
+
+        _write(path, page_of(_headed(kind, value)))
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:

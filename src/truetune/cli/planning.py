@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options, quiet_option
+from truetune.cli.output import console, emit, form_options, html_option, quiet_option, write_page
 from truetune.errors import UsageError
 
 
@@ -28,10 +28,11 @@ from truetune.errors import UsageError
               help="A training setting over those of PATH: --set training.lora.r=16, or lora.r=16. "
               "Repeatable.")  # fmt: skip
 @form_options()
+@html_option
 @quiet_option
 def plan(
     path: str, model: str | None, gpu: str | None, gpus: int | None, length: int | None, pairs: tuple[str, ...],
-    output_format: str, quiet: bool,
+    output_format: str, html: str | None, quiet: bool,
 ) -> int:  # fmt: skip
     """Estimate the peak GPU memory of the run that PATH describes: settings of any stack, a script, or a model folder.
 
@@ -41,19 +42,21 @@ def plan(
     \b
     Examples:
       truetune plan axolotl.yaml --gpu 24GB
-      truetune plan train.py --gpu 24GB --json
+      truetune plan train.py --gpu 24GB --html plan.html
       truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set training.lora.r=16
     """
     from truetune.checks.planning import config_of
     from truetune.memory.plan import plan as run
-    from truetune.report.plan import render_plan
+    from truetune.report.plan import plan_json, render_plan
     from truetune.spec.files import merged
 
     made = run(
         config_of(path, merged(*_training(nested(pairs)))), model=model, gpu_memory=gpu, gpus=gpus, length=length
     )
+    value = plan_json(made)
+    write_page(html, "plan", value)
     if output_format == "json":
-        emit("plan", made.to_dict())
+        emit("plan", value)
     else:
         render_plan(made, console(), quiet=quiet)
     return int(made.verdict == "too large")

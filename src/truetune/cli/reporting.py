@@ -69,9 +69,10 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
         raise UsageError(f"{len(runs)} runs; at most {RUNS} stand side by side on one page")
     spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
     found = [("the run", as_dict(run_report(runs, spec)))] if runs else []
-    result = joined([*found, *((path, read_result(path)) for path in written)])
-    severe = {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]}
-    result["failed"] = any(_severity(finding) in severe for finding in result["findings"])
+    read = [(path, read_result(path)) for path in written]
+    result, severe = joined([*found, *read]), {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]}
+    others = any(one.get("failed") is True for _, one in read if "findings" not in one)
+    result["failed"] = others or any(_severity(finding) in severe for finding in result.get("findings", ()))
     return result
 
 
@@ -120,6 +121,8 @@ def _severity(finding: Any) -> str:
 def _counted(result: dict[str, Any]) -> str:
     from truetune.report.text import many
 
+    if "findings" not in result:
+        return str(result.get("summary"))
     severities = [_severity(finding) for finding in result["findings"]]
     counts = {noun: severities.count(name) for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)}
     return ", ".join(many(count, noun) for noun, count in counts.items() if count) or "no findings"

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options, quiet_option
+from truetune.cli.output import Delivery, console, emit, form_options, html_option, quiet_option
 from truetune.errors import FindingsError, TruetuneError, UsageError
 
 RANK = int(os.environ.get("RANK") or 0)
@@ -41,11 +41,12 @@ SAME = 3
 @click.option("--accelerate-config", "config_file", metavar="FILE",
               help="accelerate's own file, for --launch: FSDP, DeepSpeed.")  # fmt: skip
 @form_options()
+@html_option
 @quiet_option
 def train(
     settings: str, out: str | None, pairs: tuple[str, ...], force: bool, no_rehearsal: bool,
     stop_on: str | None, fit: bool, gpu: str | None, launch: int | None, config_file: str | None, output_format: str,
-    quiet: bool,
+    html: str | None, quiet: bool,
 ) -> int:  # fmt: skip
     """Train as SETTINGS (a truetune.yaml, see `truetune init`) says.
 
@@ -54,7 +55,7 @@ def train(
 
     \b
     Examples:
-      truetune train truetune.yaml
+      truetune train truetune.yaml --html run.html
       truetune train truetune.yaml -o outputs/second --set training.learning_rate=1e-4
       truetune train truetune.yaml --launch 2
     """
@@ -76,12 +77,22 @@ def train(
     machine = output_format == "json" and RANK == 0
     with _one_of_several(), _calmly(), _refused(machine):
         done = truetune.train(settings, out=out, force=force, fit=fit, gpu_memory=gpu, listener=listener, **over)
+    if html is not None and RANK == 0:
+        _draw(str(done.folder), html)
     if machine:
         emit("train", {"folder": done.folder, "steps": done.steps, "loss": done.loss, "seconds": done.seconds,
                        "failed": done.failed, "findings": findings_json(done.findings)})  # fmt: skip
     elif RANK == 0:
         click.echo(done.folder)
     return int(done.failed)
+
+
+def _draw(folder: str, html: str) -> None:
+    """The page of `truetune report`."""
+    from truetune.evaluation.run_report import run_report
+    from truetune.spec.run import RunSpec
+
+    Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(run_report([folder], RunSpec()))
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,17 +38,30 @@ def view(row: int, port: int, no_open: bool, **options: Any) -> int:
       truetune view encoded/ -t path/to/model
       truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
     """
-    from truetune.viewing.view import served
+    with _killed_by_ctrl_c():
+        from truetune.viewing.view import served
 
-    server = served(run_of(options), port=port, row=row)
+        server = served(run_of(options), port=port, row=row)
     try:
         _told(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
         server.serve_forever()
     except KeyboardInterrupt:
-        pass
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     finally:
         server.server_close()
     return 0
+
+
+@contextmanager
+def _killed_by_ctrl_c() -> Iterator[None]:
+    """While there is nothing to put in order: an interrupt that Python raises within an import may be lost."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _told(server: Server, url: str, *, opens: bool) -> None:

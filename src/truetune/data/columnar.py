@@ -17,17 +17,31 @@ BUFFER = 1 << 18
 Row = dict[str, Any]
 
 
-def rows(source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS) -> Iterator[Row]:
-    """The rows of an open file, or of one of its `parts`; `at_once` of them are held as Python's objects.
+def rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
+    """The rows of an open file, or of one of its `parts`; `ROWS` of them are held as Python's objects.
 
-    Raises DataError where it is none of these; pyarrow itself trusts what it reads.
+    Raises DataError where it is none of these.
+    """
+    for batch in batches(source, raw, part):
+        for start in range(0, batch.num_rows, ROWS):
+            yield from rows_of(source, batch.slice(start, ROWS))
+
+
+def batches(source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS) -> Iterator[Any]:
+    """The record batches of an open file, or of one of its `parts`; those of Parquet have `at_once` rows.
+
+    Raises DataError; pyarrow itself trusts what it reads.
     """
     with _readable(source):
-        found = _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
-        for batch in found:
+        for batch in _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part):
             batch.validate(full=True)
-            for start in range(0, batch.num_rows, at_once):
-                yield from _rows(batch.slice(start, at_once))
+            yield batch
+
+
+def rows_of(source: Source, batch: Any) -> Iterable[Row]:
+    """Raises DataError."""
+    with _readable(source):
+        return _rows(batch)
 
 
 def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:

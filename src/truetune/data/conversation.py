@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 Message = dict[str, Any]
@@ -29,6 +31,8 @@ class Problem(NamedTuple):
     kind: str
     """unknown-role, not-a-string, missing-turns, empty, ..."""
     text: str
+    message: Message | None = None
+    """The message that it is in, of the row's own"""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,10 @@ class Conversation:
     unused: tuple[str, ...] = ()
     """Columns that hold something and reach neither prompt nor answer."""
     problems: tuple[Problem, ...] = ()
+    raw: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    """The row as its file holds it; None where it is from no file."""
+    read: Callable[[dict[str, Any], Origin], Conversation] | None = field(default=None, repr=False, compare=False)
+    """What made this of `raw`: `render.places` has it read again, to see where each text stands."""
 
     @property
     def is_chat(self) -> bool:
@@ -74,7 +82,14 @@ class Conversation:
 
     def exchanged(self) -> Conversation:
         """A pair with its sides exchanged."""
+        read = None if self.read is None else partial(_exchanged, self.read)
         if isinstance(self.rejected, list):
             prompt, chosen = self.messages[: self.prompt_messages], self.messages[self.prompt_messages or 0 :]
-            return replace(self, messages=[*prompt, *self.rejected], rejected=chosen)
-        return replace(self, completion=self.rejected, rejected=self.completion or "")
+            return replace(self, messages=[*prompt, *self.rejected], rejected=chosen, read=read)
+        return replace(self, completion=self.rejected, rejected=self.completion or "", read=read)
+
+
+def _exchanged(
+    read: Callable[[dict[str, Any], Origin], Conversation], raw: dict[str, Any], origin: Origin
+) -> Conversation:
+    return read(raw, origin).exchanged()

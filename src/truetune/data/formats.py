@@ -1,7 +1,12 @@
-"""Formats: how the columns of a row become a Conversation."""
+"""Formats: how the columns of a row become a Conversation.
+
+Texts are put together by `+` and cut by slices, as in data.messages: then it is known where each part of them stands in
+the file (render.places).
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -51,8 +56,8 @@ def _asked(draft: Draft) -> list[Message]:
     instruction = draft.turns("instruction")
     if isinstance(instruction, list):
         return made + messages_of(instruction, draft.problems)
-    parts = instruction, draft.text("input")
-    return [*made, {"role": "user", "content": "\n\n".join(part for part in parts if part)}]
+    asked, more = instruction or "", draft.text("input") or ""
+    return [*made, {"role": "user", "content": asked + "\n\n" + more if asked and more else asked + more}]
 
 
 def _prompt_completion(draft: Draft) -> Conversation:
@@ -192,4 +197,4 @@ def _side(draft: Draft, value: Any, role: str) -> list[Message]:
 
 def _common(one: Any, other: Any) -> int:
     """How many items two strings or lists share at their beginning."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return bisect_left(range(1, min(len(one), len(other)) + 1), True, key=lambda n: one[:n] != other[:n])

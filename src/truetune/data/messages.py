@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
+from operator import add
 from typing import Any
 
 from truetune.data.conversation import Message, Problem
@@ -70,10 +72,10 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
     if "role" not in item and "from" not in item:
         found = ", ".join(map(str, item)) or "nothing"
         expected = "expected role and content, or from and value"
-        problems.append(Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}"))
+        problems.append(Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message))
         message["role"] = "None"
     elif not (isinstance(role, str) and role in ROLES):
-        problems.append(Problem("unknown-role", f"turn {index} has the role {role!r}"))
+        problems.append(Problem("unknown-role", f"turn {index} has the role {role!r}", message))
         message["role"] = str(role)
     if "tool_calls" in message:
         _take_calls(message, index, problems)
@@ -92,8 +94,9 @@ def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Messag
     if all(isinstance(entry, dict) and "name" in entry for entry in calls):
         made = [{"type": "function", "function": entry} for entry in calls]
         return {"role": "assistant", "content": "", "tool_calls": made, **rest}
-    problems.append(Problem("bad-tool-call", f"turn {index} is a function_call that is not JSON with a name"))
-    return {"role": "assistant", "content": value, **rest}
+    message = {"role": "assistant", "content": value, **rest}
+    problems.append(Problem("bad-tool-call", f"turn {index} is a function_call that is not JSON with a name", message))
+    return message
 
 
 def _translated(role: Any) -> Any:
@@ -104,22 +107,23 @@ def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
     calls = _tidy(parsed(message["tool_calls"], problems))
     message["tool_calls"] = calls
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        problems.append(Problem("bad-tool-call", f"the tool_calls of turn {index} are no list of calls"))
+        problems.append(Problem("bad-tool-call", f"the tool_calls of turn {index} are no list of calls", message))
 
 
 def _take_content(message: Message, index: int, problems: list[Problem]) -> None:
     content, role = message.get("content"), message["role"]
     if isinstance(content, list):
         if not all(isinstance(part, dict) for part in content):
-            problems.append(Problem("not-a-string", f"the content of turn {index} ({role}) is a list, not of parts"))
+            text = f"the content of turn {index} ({role}) is a list, not of parts"
+            problems.append(Problem("not-a-string", text, message))
         _take_parts(message, content, problems)
     elif content is None:
         if not message.get("tool_calls") and "function_call" not in message:
-            problems.append(Problem("no-content", f"turn {index} ({role}) has no content"))
+            problems.append(Problem("no-content", f"turn {index} ({role}) has no content", message))
             message["content"] = ""
     elif not isinstance(content, str):
         found = type(content).__name__
-        problems.append(Problem("not-a-string", f"the content of turn {index} ({role}) is {found}, not text"))
+        problems.append(Problem("not-a-string", f"the content of turn {index} ({role}) is {found}, not text", message))
         message["content"] = json.dumps(content, ensure_ascii=False, default=str)
 
 
@@ -131,13 +135,17 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
     by_type: dict[str, list[str]] = {}
     for part in parts:
         by_type.setdefault(str(part.get("type")), []).append(str(part["value"]))
-    message["content"] = "".join(by_type.pop("text", []))
+    message["content"] = _joined(by_type.pop("text", []))
     if reasoning := by_type.pop("reasoning", None):
-        message["reasoning_content"] = "".join(reasoning)
+        message["reasoning_content"] = _joined(reasoning)
     if calls := by_type.pop("tool_call", None):
         message["tool_calls"] = [{"type": "function", "function": parsed(call, problems)} for call in calls]
     if by_type:
         problems.append(Problem("not-a-string", f"content parts that are no text: {', '.join(sorted(by_type))}"))
+
+
+def _joined(texts: list[str]) -> str:
+    return reduce(add, texts, "")
 
 
 def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
@@ -145,9 +153,9 @@ def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
         message["weight"] = message.pop("loss_weight")
     weight = message.get("weight", 1)
     if not isinstance(weight, int | float) or not 0 <= weight < MOST_WEIGHT:
-        problems.append(Problem("not-a-number", f"the weight of turn {index} is {message.pop('weight')!r}"))
+        problems.append(Problem("not-a-number", f"the weight of turn {index} is {message.pop('weight')!r}", message))
     if message.get("train", True) not in (True, False):
-        problems.append(Problem("not-a-bool", f"`train` of turn {index} is {message.pop('train')!r}"))
+        problems.append(Problem("not-a-bool", f"`train` of turn {index} is {message.pop('train')!r}", message))
     if not message.get("weight", 1):
         message["train"] = False
 

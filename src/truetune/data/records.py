@@ -6,7 +6,7 @@ import csv
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, unpacked
@@ -26,6 +26,8 @@ class Record(NamedTuple):
     """Lone surrogates were replaced."""
     error: DataError | None = None
     """Why this line holds no row; the lines after it can be read."""
+    stop: int = 0
+    """How many bytes of a JSON or CSV text stand before what follows the row; 0 elsewhere."""
 
 
 def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
@@ -46,6 +48,11 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
+
+
+def records_of(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
+    """The rows of a part of a JSON or CSV text that begins and ends behind one; lines are counted from 1."""
+    yield from _csv(part, source.path, columns) if source.kind == "csv" else _values(Window(part, source.path))
 
 
 def is_array(path: Place, raw: IO[bytes]) -> bool:
@@ -100,22 +107,34 @@ def _json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
     else:
         window = Window(unpacked(raw, path), path)
         while window.peek():
-            yield Record(window.line, *window.value())
+            yield _value(window)
 
 
 def _array(window: Window) -> Iterator[Record]:
     window.step()
-    while window.peek() not in ("]", ""):
-        yield Record(window.line, *window.value())
+    yield from _values(window)
     window.close("]")
 
 
-def _csv(lines: IO[bytes], path: Place) -> Iterator[Record]:
+def _values(window: Window) -> Iterator[Record]:
+    while window.peek() not in ("]", ""):
+        yield _value(window)
+
+
+def _value(window: Window) -> Record:
+    line = window.line
+    row, changed = window.value()
+    return Record(line, row, changed, None, window.offset)
+
+
+def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) -> Iterator[Record]:
+    """`columns`: those of the file, where its header stands before these lines."""
     csv.field_size_limit(1 << 30)
-    reader = csv.reader(_decoded(lines, path), delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
+    text = _Decoded(lines, path, 1 if columns is None else 2)
+    reader = csv.reader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
     line = 1
     try:
-        header = next(reader, [])
+        header = next(reader, []) if columns is None else columns
         if twice := {name for name in header if header.count(name) > 1}:
             raise DataError(f"{path}:1: two columns are called {sorted(twice)[0]!r}; rename one")
         line = reader.line_num + 1
@@ -126,17 +145,24 @@ def _csv(lines: IO[bytes], path: Place) -> Iterator[Record]:
                     "are quotes missing?"
                 )
             if fields:
-                yield Record(line, dict(zip(header, fields, strict=True)))
+                yield Record(line, dict(zip(header, fields, strict=True)), False, None, text.offset)
             line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{path}:{line}: not CSV: {error}") from None
 
 
-def _decoded(lines: IO[bytes], path: Place) -> Iterator[str]:
-    offset = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            yield (line.removeprefix(BOM) if number == 1 else line).decode()
-        except UnicodeDecodeError as error:
-            raise not_utf8(path, number, offset, error) from None
-        offset += len(line)
+class _Decoded:
+    """The lines of a text; `offset` bytes of it were given."""
+
+    def __init__(self, lines: IO[bytes], path: Place, first: int) -> None:
+        self.offset = 0
+        self._path, self._lines = path, enumerate(lines, first)
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in self._lines:
+            try:
+                text = (line.removeprefix(BOM) if number == 1 else line).decode()
+            except UnicodeDecodeError as error:
+                raise not_utf8(self._path, number, self.offset, error) from None
+            self.offset += len(line)
+            yield text

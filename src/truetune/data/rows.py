@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from truetune.data.columns import Row, missing, renamer
 from truetune.data.conversation import Conversation, Origin
@@ -78,7 +79,8 @@ def conversations(
                 raise
             on_broken(origin, str(error))
             continue
-        conversation = read_row(rename(body) if rename is not None else body, origin)
+        conversation = read_row(body, origin)
+        conversation.raw, conversation.read = body, read_row
         if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         yield conversation
@@ -125,4 +127,12 @@ def _reader(
 ) -> Callable[[Row, Origin], Conversation]:
     body, where = _body(record, file), f"{file}:{record.line}"
     missing(body, columns, where)
-    return reader(rename(body) if rename is not None else body, format, where)
+    if rename is None:
+        return reader(body, format, where)
+    return partial(_renamed, rename, reader(rename(body), format, where))
+
+
+def _renamed(
+    rename: Callable[[Row], Row], read_row: Callable[[Row, Origin], Conversation], row: Row, origin: Origin
+) -> Conversation:
+    return read_row(rename(row), origin)

@@ -22,7 +22,8 @@ class Window:
 
     def __init__(self, file: IO[bytes], path: Place) -> None:
         self.path = path
-        self.line = 1
+        self.line, self.offset = 1, 0
+        """Where it has come to: the line, and how many bytes stand before"""
         self._file = file
         self._text = ""
         self._at = self._counted = self._bytes = 0
@@ -74,6 +75,7 @@ class Window:
             if end == len(self._text) and self._grow():
                 continue
             start, self._at = self._at, end
+            self._count(end)
             return mended(value, self._text, start, end)
 
     def into_rows(self) -> str | None:
@@ -107,8 +109,8 @@ class Window:
             self._count(len(self._text))
             line = self.line + error.object.count(b"\n", 0, error.start)
             raise not_utf8(self.path, line, self._bytes + len(more) - len(error.object), error) from None
-        if not self._bytes:
-            text = text.removeprefix("\ufeff")
+        if not self._bytes and text.startswith("\ufeff"):
+            text, self.offset = text[1:], 3
         self._bytes += len(more)
         self._count(self._at)
         self._text = self._text[self._at :] + text
@@ -116,7 +118,9 @@ class Window:
         return bool(more)
 
     def _count(self, at: int) -> None:
-        self.line += self._text.count("\n", self._counted, at)
+        passed = self._text[self._counted : at]
+        self.line += passed.count("\n")
+        self.offset += len(passed.encode())
         self._counted = at
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import tempfile
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from rich.console import Console
@@ -73,7 +74,9 @@ def render_proof(proof: Proof, console: Console) -> None:
 
 
 def _check(data: Path, tokenizer: Path, console: Console) -> DataReport:
-    report = check(RunSpec(data=(str(data),), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
+    """In the folder of the data, so that its lines are named without their long path."""
+    with chdir(data.parent):
+        report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
     render_report(report, console)
     return report
 

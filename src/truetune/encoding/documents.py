@@ -19,6 +19,7 @@ from truetune.encoding.pieces import any_of
 from truetune.encoding.shorten import pinned, shared_out, with_later_question, without_oldest
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import DataError
+from truetune.render.places import places
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source
 from truetune.render.tokenizer import Tokenizer
@@ -185,17 +186,24 @@ class DocumentMaker:
     def _as_text(self, batch: Batch, i: int, forged: int) -> Batch:
         """The example alone, with the control tokens of its contents encoded as text."""
         example = batch.examples[i]
-        at = int(batch.starts[forged])
-        run = next(run for run in reversed(example.rendering.runs) if run.start <= at)
-        named = f"the control token {self._token(int(batch.ids[forged]))} stands in {run.path}"
         if self.settings.content_specials == "error":
+            named = self._named(batch, i, forged)
             raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
         ranges = [(run.start, run.end) for run in example.rendering.runs if CONTENT[run.source]]
         encoded = self.encoder.as_text(example.rendering.text, ranges)
         if encoded is None:
+            named = self._named(batch, i, forged)
             raise DataError(f"{named}; this tokenizer can't encode it as text, choose --content-specials keep")
         source, supervised = label([example.rendering], encoded)
         return Batch([example.row], [example], [], encoded.ids, encoded.offsets, source, supervised, encoded.starts)
+
+    def _named(self, batch: Batch, i: int, forged: int) -> str:
+        """A control token, and where in the file it stands."""
+        row, rendering = batch.examples[i]
+        exact = next(one for one in self.renderer.exact(row) if one.turn == rendering.turn)
+        at = int(batch.starts[forged])
+        path = next(place.path for place in reversed(places(row, exact)) if place.start <= at)
+        return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
 
     def _shorter(self, row: Conversation, rendering: Rendering, document: Document) -> list[Document]:
         """What overflow makes of an example that is too long; its parts may be too long still."""

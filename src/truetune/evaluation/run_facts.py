@@ -61,7 +61,7 @@ def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "trained on", ", ".join(map(str, _list(devices.get("names")))) or str(devices.get("kind") or "")
     yield "began", str(record.get("began") or "")
     if isinstance(seconds := record.get("seconds"), int | float):
-        yield "seconds", f"{seconds:,.0f}"
+        yield "took", f"{seconds:,.0f} s"
     yield "resumed at", ", ".join(f"step {_object(one).get('step', one)}" for one in _list(record.get("resumed")))
     yield "stops at", ", ".join(str(_object(one).get("token")) for one in _list(record.get("stops")))
     yield "versions", ", ".join(f"{name} {value}" for name, value in _object(record.get("versions")).items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class RunFolder:
 def open_run(path: str, spec: RunSpec) -> RunFolder:
     """The run in a folder or a log file, with what the rules that `spec` selects say.
 
-    Raises UsageError for what is no run, DataError for one that can't be read."""
+    Raises UsageError for what is no run, or several, DataError for one that can't be read."""
     where, notes = Path(path), list[str]()
     if not where.is_dir():
         alone = _log(path)
@@ -76,6 +76,19 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     log = _log(path) if is_run(path) or not (looks or watch) else None
     found = (*_of_log(log, spec), *_of_answers(where, looks, record, spec, notes))
     return RunFolder(path, log, record, watch, tuple(looks), found, tuple(notes))
+
+
+def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
+    """The run of a log that is read already, with what was found in the log; a damaged part of it is a note."""
+    where, found, notes = Path(path), tuple(map(_marked, findings)), list[str]()
+    if not where.is_dir():
+        return RunFolder(path, log, {}, {}, (), found)
+    try:
+        looks = tuple(read(where))
+    except DataError as error:
+        looks = ()
+        notes.append(str(error))
+    return RunFolder(path, log, read_record(where), _watch(where / WATCH, notes), looks, found, tuple(notes))
 
 
 def _log(path: str) -> RunLog:
@@ -109,14 +122,17 @@ def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _of_log(log: RunLog | None, spec: RunSpec) -> Iterator[Found]:
-    """What the rules on logs say, at the step that their figure marks."""
+    """What the rules on logs say, each at the step that its figure marks."""
     if log is None:
         return
     for rule in choose(spec.select, spec.ignore, "log"):
         if issubclass(rule, LogRule):
-            for finding in rule(log).findings():
-                marks = finding.figure.marks if finding.figure else ()
-                yield Found(finding, marks[0].x if marks else None)
+            yield from map(_marked, rule(log).findings())
+
+
+def _marked(finding: Finding) -> Found:
+    marks = finding.figure.marks if finding.figure else ()
+    return Found(finding, marks[0].x if marks else None)
 
 
 def _of_answers(

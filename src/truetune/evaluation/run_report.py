@@ -10,11 +10,12 @@ from pathlib import PurePath
 from statistics import fmean, median
 from typing import Any
 
+from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.report import Report, Subject
 from truetune.evaluation.report import Success, plain
 from truetune.evaluation.run_facts import facts, sentence, settings
-from truetune.evaluation.run_folder import RunFolder, open_run
+from truetune.evaluation.run_folder import RunFolder, logged_run, open_run
 from truetune.generation.looks import Look
 from truetune.logs.log import Curve
 from truetune.logs.thin import smoothed, thinned
@@ -66,6 +67,16 @@ def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
         runs=runs,
         names=names,
     )
+
+
+def of_log(report: Report) -> dict[str, Any]:
+    """The same of the one log that a report has looked at, with its own findings; of none or several, nothing."""
+    logs = [(subject.path, subject.log) for subject in report.subjects if subject.log]
+    if len(logs) != 1:
+        return {}
+    (path, log), rules = logs[0], {rule.name() for rule in choose((), (), "log")}
+    run = logged_run(path, log, (finding for finding in report.findings if finding.rule in rules))
+    return {"verdict": sentence(run), "runs": [_plain(run, *named([path]))]}
 
 
 def _signed(run: RunFolder, name: str) -> RunFolder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -12,18 +11,15 @@ from truetune.logs.builder import Builder
 from truetune.logs.events import read_events
 from truetune.logs.log import RunLog, checkpoint_step
 from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, read_printed, read_state
+from truetune.logs.several import STATE, refuse_several, runs_below, step_of
 from truetune.logs.wandb_run import read_wandb
 from truetune.spec.near import near_path
 
-STATE = "trainer_state.json"
 LOOKED_FOR = (
     f"{STATE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "
     "*.jsonl, metrics.csv, *.log, all_results.json"
 )
 MAX_BYTES = 1 << 32
-HEAD = 1 << 16
-"""Bytes of a trainer_state.json in which its step stands; the records follow it"""
-GLOBAL_STEP = re.compile(rb'"global_step":\s*(\d{1,15})\b')
 Reader = Callable[[Path, Builder], None]
 
 KINDS: tuple[tuple[str, tuple[str, ...], Reader], ...] = (
@@ -49,12 +45,13 @@ IN_FOLDER: tuple[tuple[str, tuple[str, ...]], ...] = (
 def read_run(path: str | PathLike[str]) -> RunLog:
     """The log at `path`: a folder of a run, a checkpoint in it, or one file.
 
-    Raises DataError where there is no log, or it can't be read at all; what is cut off or damaged is noted in
-    `RunLog.notes`.
+    Raises DataError where there is no log, or it can't be read at all, UsageError where a folder holds several runs;
+    what is cut off or damaged is noted in `RunLog.notes`.
     """
     where = Path(path)
     try:
         if where.is_dir():
+            refuse_several(where)
             return _of_folder(where)
         if where.is_file():
             return _of_file(where)
@@ -81,7 +78,9 @@ def _of_folder(folder: Path) -> RunLog:
                 log = _read(folder, format, chosen, len(files) - len(chosen))
                 if log.curves or format == "JSON":
                     return log
-    raise DataError(f"{folder}: there is no log of a run in it; looked for {LOOKED_FOR}")
+    below = next(runs_below(folder), None)
+    hint = f". There is a run below it: {below.path}" if below else ""
+    raise DataError(f"{folder}: there is no log of a run in it; looked for {LOOKED_FOR}{hint}")
 
 
 def _of_file(path: Path) -> RunLog:
@@ -126,9 +125,8 @@ def _states(folder: Path) -> dict[float, Path]:
     }
     own = folder / STATE
     if own.is_file():
-        with own.open("rb") as file:
-            said = GLOBAL_STEP.search(file.read(HEAD))
-        found[(float(said[1]) if said else max(found, default=0)) + 0.5] = own
+        said = step_of(own)
+        found[(max(found, default=0) if said is None else said) + 0.5] = own
     return found
 
 

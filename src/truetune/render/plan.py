@@ -6,7 +6,8 @@ a piece, so it stays right whatever the fields hold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, path_text
-from truetune.render.traced import UNKNOWN, Node, Path, Traced
+from truetune.render.traced import UNKNOWN, Node, Path, Segment, Traced
 from truetune.spec.run import Learn
 
 THINK, THINK_END = "<think>", "</think>"
@@ -28,6 +29,8 @@ class Piece(NamedTuple):
     source: Source
     path: str
     offset: int
+    segments: tuple[Segment, ...]
+    """Of the row that the plan was made of"""
 
 
 class Mark(NamedTuple):
@@ -91,9 +94,9 @@ def plan(
             source = source_of(path, row.messages)
             if source is Source.ASSISTANT and _before_thinking_ends(part.node):
                 source = Source.REASONING
-            made.append(Piece(part.plain, part.node, source, path_text(path), offset))
+            made.append(Piece(part.plain, part.node, source, path_text(path), offset, part.segments))
         else:
-            made.append(Piece(part, None, Source.TEMPLATE, "", -1))
+            made.append(Piece(part, None, Source.TEMPLATE, "", -1, ()))
     head = 0
     if made and bos and made[0].node is None and made[0].literal.startswith(bos):
         made[0] = made[0]._replace(source=Source.BOS)
@@ -171,6 +174,22 @@ def fill(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
         if planned.weight and turn.end > turn.start >= 0:
             rendering.spans += _narrow(Span(turn.start, turn.end, turn.message, planned.weight), turn, rendering, learn)
     return rendering
+
+
+def finely(plan: Plan, rendering: Rendering) -> Rendering:
+    """The rendering of the very row that a plan was made of, each segment of its fields a source of its own."""
+    cells, at = [], 0
+    for piece in plan.pieces:
+        for length, path, offset in piece.segments or (Segment(len(piece.literal), None, -1),):
+            cells.append((at, piece.path if path in (None, UNKNOWN) else path_text(path), offset))
+            at += length
+    begins, sources, places = [start for start, _, _ in cells], [], []
+    starts = sorted({*rendering.starts, *begins})
+    for start in starts[:-1]:
+        sources.append(rendering.sources[bisect_right(rendering.starts, start) - 1])
+        begin, name, offset = cells[bisect_right(begins, start) - 1]
+        places.append((name, offset + start - begin if offset >= 0 else -1))
+    return replace(rendering, starts=starts, sources=tuple(sources), places=tuple(places))
 
 
 def _thinks(text: str, start: int) -> bool:

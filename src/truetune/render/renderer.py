@@ -8,7 +8,7 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.contract import Stops, plans
-from truetune.render.plan import fill
+from truetune.render.plan import Plan, fill, finely
 from truetune.render.recipe import Recipe, record, shape
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import Template
@@ -62,8 +62,14 @@ class Renderer:
         return self._record(row, key, recipes)
 
     def exact(self, row: Conversation) -> list[Rendering]:
-        """As `render`, by the template itself."""
-        return self._record(row, None, []) if row.is_chat else [self._plain(row)]
+        """As `render`, by the template itself, and with the place of each character."""
+        if not row.is_chat:
+            return [self._plain(row)]
+        made, learn = self._plans(row, Trace()), self._spec(row).learn
+        return [finely(plan, fill(plan, [p.literal for p in plan.pieces], learn)) for plan in made]
+
+    def _plans(self, row: Conversation, trace: Trace) -> list[Plan]:
+        return plans(self._template(row), row, self._spec(row), self.stops, trace)
 
     def _template(self, row: Conversation) -> Template:
         template = self.tool_template if row.tools else self.template
@@ -86,10 +92,10 @@ class Renderer:
         return filled
 
     def _record(self, row: Conversation, key: Any, recipes: list[Recipe]) -> list[Rendering]:
-        template, trace, spec = self._template(row), Trace(), self._spec(row)
-        made = plans(template, row, spec, self.stops, trace)
-        renderings = [fill(plan, [p.literal for p in plan.pieces], spec.learn) for plan in made]
-        if key is not None and len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
+        trace, learn = Trace(), self._spec(row).learn
+        made = self._plans(row, trace)
+        renderings = [fill(plan, [p.literal for p in plan.pieces], learn) for plan in made]
+        if len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
             if not recipes:
                 while len(self._recipes) >= SHAPES:
                     del self._recipes[next(iter(self._recipes))]

@@ -74,8 +74,8 @@ class Template:
         """The template's variables, each string in them an atom of `trace`."""
         return {
             "messages": [_message(message, ("messages", i), trace) for i, message in enumerate(messages)],
-            "tools": _wrap(tools, ("tools",), trace),
-            "documents": _wrap(documents, ("documents",), trace),
+            "tools": wrapped(tools, ("tools",), trace),
+            "documents": wrapped(documents, ("documents",), trace),
         }
 
     def run(self, inputs: dict[str, Any], add_generation_prompt: bool, variables: dict[str, Any]) -> str:
@@ -101,25 +101,26 @@ class Template:
 
 def _message(message: dict[str, Any], path: Path, trace: Trace) -> dict[str, Any]:
     """As transformers hands it over: without empty keys, its reasoning under each known name."""
-    wrapped = {
-        key: _wrap(value, (*path, key), trace) if key not in STRUCTURE_KEYS else value
+    made = {
+        key: wrapped(value, (*path, key), trace) if key not in STRUCTURE_KEYS else value
         for key, value in message.items()
         if value is not None and key not in OWN_KEYS
     }
-    reasoning = next((wrapped[key] for key in REASONING_KEYS if key in wrapped), None)
-    return wrapped if reasoning is None else {"thinking": reasoning, **wrapped, "reasoning_content": reasoning}
+    reasoning = next((made[key] for key in REASONING_KEYS if key in made), None)
+    return made if reasoning is None else {"thinking": reasoning, **made, "reasoning_content": reasoning}
 
 
-def _wrap(value: Any, path: Path, trace: Trace) -> Any:
+def wrapped(value: Any, path: Path, trace: Trace) -> Any:
+    """The same with an atom of `trace` for each string in it, but for structure."""
     if isinstance(value, str):
         return traced.leaf(value, trace, path)
     if isinstance(value, dict):
         return {
-            key: item if key in STRUCTURE_KEYS and isinstance(item, str) else _wrap(item, (*path, key), trace)
+            key: item if key in STRUCTURE_KEYS and isinstance(item, str) else wrapped(item, (*path, key), trace)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_wrap(item, (*path, i), trace) for i, item in enumerate(value)]
+        return [wrapped(item, (*path, i), trace) for i, item in enumerate(value)]
     return value
 
 

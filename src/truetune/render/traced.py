@@ -101,7 +101,7 @@ class Traced(str):
         return atom(text, self.trace, (operation, self.node, args), tuple(segments))
 
     def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
-        return self._atom(self.plain[start:stop], operation, args, _cut(self.all_segments(), start, stop))
+        return self._atom(self.plain[start:stop], operation, args, cut(self.all_segments(), start, stop))
 
     def all_segments(self) -> tuple[Segment, ...]:
         """In order, covering the string; also of a compound."""
@@ -172,7 +172,7 @@ class Traced(str):
         self.trace.answers[whole, "__len__", ()] = len(found)
         segments = self.all_segments()
         return [
-            atom(text[a:b], self.trace, ("item", whole, (i,)), tuple(_cut(segments, a, b)))
+            atom(text[a:b], self.trace, ("item", whole, (i,)), tuple(cut(segments, a, b)))
             for i, (a, b) in enumerate(found)
         ]
 
@@ -201,9 +201,9 @@ class Traced(str):
             return self._coarse(result, "replace", args)
         segments, mine, end = [], self.all_segments(), 0
         while limit and (start := text.find(old, end)) >= 0:
-            segments += [*_cut(mine, end, start), Segment(len(new), None, -1)]
+            segments += [*cut(mine, end, start), Segment(len(new), None, -1)]
             end, limit = start + len(old), limit - 1
-        return self._atom(result, "replace", args, [*segments, *_cut(mine, end, len(text))])
+        return self._atom(result, "replace", args, [*segments, *cut(mine, end, len(text))])
 
     def join(self, iterable: Iterable[str], /) -> str:
         return join(self, iterable)
@@ -380,22 +380,23 @@ def _json_body(string: Traced, ensure_ascii: bool) -> str:
     mine = string.segments
     for match in re.finditer(r'["\\\x00-\x1f]|[^\x00-\x7f]' if ensure_ascii else r'["\\\x00-\x1f]', text):
         start = match.start()
-        path = _cut(mine, start, start + 1)[0].path
-        segments += [*_cut(mine, end, start), Segment(len(json_body(match[0], ensure_ascii)), path, -1)]
+        path = cut(mine, start, start + 1)[0].path
+        segments += [*cut(mine, end, start), Segment(len(json_body(match[0], ensure_ascii)), path, -1)]
         end = start + 1
-    segments += _cut(mine, end, len(text))
+    segments += cut(mine, end, len(text))
     body = json_body(text, ensure_ascii)
     return atom(body, string.trace, ("json_body", string.node, (ensure_ascii,)), tuple(segments))
 
 
-def _cut(segments: Iterable[Segment], start: int, stop: int) -> list[Segment]:
-    cut, at = [], 0
+def cut(segments: Iterable[Segment], start: int, stop: int) -> list[Segment]:
+    """What stands between two characters."""
+    found, at = [], 0
     for length, path, offset in segments:
         low, high = max(start, at), min(stop, at + length)
         if low < high:
-            cut.append(Segment(high - low, path, offset + low - at if offset >= 0 else -1))
+            found.append(Segment(high - low, path, offset + low - at if offset >= 0 else -1))
         at += length
-    return cut
+    return found
 
 
 def _strip_compound(string: Traced, operation: str, chars: str | None) -> str:

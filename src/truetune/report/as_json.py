@@ -14,9 +14,9 @@ from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.encoding.ledger import Ledger
 from truetune.report import audited
+from truetune.report.headline import said, then
 from truetune.report.page.rows import views
 from truetune.report.shown import shown
-from truetune.report.terminal import verdict
 
 SCHEMA = "truetune.report/1"
 
@@ -24,12 +24,15 @@ SCHEMA = "truetune.report/1"
 def to_json(report: Report) -> str:
     """The report as a JSON object of schema `truetune.report/1`, in ASCII: safe on any terminal and in any encoding.
 
-    Each of `views` stands on one line, and each part of `data`."""
+    Each of `runs` and `views` stands on one line, and each part of `data`."""
     value = as_dict(report)
-    rows = ",".join(f"\n    {json.dumps(view)}" for view in value.pop("views"))
+    lists = {name: value.pop(name) for name in ("runs", "views") if name in value}
     figures = ",".join(f"\n    {json.dumps(name)}: {json.dumps(part)}" for name, part in value.pop("data", {}).items())
-    data = f',\n  "data": {{{figures}\n  }}' if figures else ""
-    return json.dumps(value, indent=2).removesuffix("\n}") + f'{data},\n  "views": [{rows}\n  ]\n}}'
+    ends = [f'"data": {{{figures}\n  }}'] if figures else []
+    for name, items in lists.items():
+        rows = ",".join(f"\n    {json.dumps(item)}" for item in items)
+        ends.append(f'"{name}": [{rows}\n  ]')
+    return ",\n  ".join([json.dumps(value, indent=2).removesuffix("\n}"), *ends]) + "\n}"
 
 
 @singledispatch
@@ -40,15 +43,17 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 def report_dict(report: Report) -> dict[str, Any]:
     """What every report has."""
+    more = _run(report) | report.more()
     return {
         "schema": SCHEMA,
         "truetune": truetune.__version__,
-        "verdict": _verdict(report),
+        "verdict": more.pop("verdict", None) or said(report),
+        "next": then(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),
         "subjects": [{"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects],
         **(_learned(report) if isinstance(report, DataReport) else {}),
         **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
-        **report.more(),
+        **more,
         "findings": findings_json(report.findings),
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
@@ -57,11 +62,14 @@ def report_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _verdict(report: Report) -> str | None:
-    """What is learned, in one sentence."""
-    if isinstance(report, AuditReport):
-        return audited.verdict(report)
-    return verdict(report).plain if isinstance(report, DataReport) and report.rows else None
+def _run(report: Report) -> dict[str, Any]:
+    """The run whose log was looked at; its sentence is the verdict where no data has one."""
+    if not any(subject.log for subject in report.subjects):
+        return {}
+    from truetune.evaluation.run_report import of_log
+
+    made = of_log(report)
+    return {"runs": made["runs"]} if made and isinstance(report, DataReport) and report.rows else made
 
 
 def _learned(report: DataReport) -> dict[str, Any]:
@@ -173,4 +181,5 @@ def _case(case: Case) -> dict[str, Any]:
         "row": origin.row if origin else None,
         "turn": case.turn,
         "token": case.token,
+        "side": case.side,
     }

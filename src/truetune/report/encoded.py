@@ -9,12 +9,20 @@ from rich.console import Console
 from truetune.encoding.layout import DATA
 from truetune.encoding.run import Encoded, Estimate
 from truetune.report.as_json import ledger_json
+from truetune.report.shown import outcome
 from truetune.report.terminal import ledger_table
 from truetune.report.text import many, share, visible
 
 
 def render_encoded(encoded: Encoded, console: Console) -> None:
     """Draw counts, ledger and notices."""
+    _counts(encoded, console)
+    console.print()
+    console.print(ledger_table(encoded.ledger))
+    _notices(encoded, console)
+
+
+def _counts(encoded: Encoded, console: Console) -> None:
     counts = encoded.counts
     files = {shard["file"] for shard in encoded.manifest["shards"]}
     size = sum(path.stat().st_size for path in (encoded.folder / DATA).iterdir() if path.name in files)
@@ -26,8 +34,9 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
         _say(console, f"{many(counts['packs'], 'pack')}, {share(counts['tokens'], counts['room'])} full")
     _say(console, f"{encoded.folder / DATA}: {many(len(files), 'file')}, {size / 1e6:,.1f} MB; "
                   f"by {', '.join(encoded.manifest['engines'])}")  # fmt: skip
-    console.print()
-    console.print(ledger_table(encoded.ledger))
+
+
+def _notices(encoded: Encoded, console: Console) -> None:
     for notice in encoded.manifest["notices"]:
         _say(console, f"note: {notice}")
 
@@ -39,6 +48,22 @@ def encoded_json(encoded: Encoded) -> dict[str, Any]:
         "ledger": ledger_json(encoded.ledger), "files": [shard["file"] for shard in encoded.manifest["shards"]],
         "notices": encoded.manifest["notices"], "seconds": encoded.seconds,
     }  # fmt: skip
+
+
+def encoded_page(encoded: Encoded) -> dict[str, Any]:
+    """What was written, with what a page of it needs; it draws the ledger itself."""
+
+    def draw(console: Console) -> None:
+        _counts(encoded, console)
+        _notices(encoded, console)
+
+    counts = encoded.counts
+    part = share(counts["supervised"], counts["tokens"])
+    learned = f"{counts['supervised']:,} of {many(counts['tokens'], 'token')} ({part})"
+    return encoded_json(encoded) | outcome(
+        ("encoded data", str(encoded.folder)), f"{learned} in {many(counts['rows'], 'row')} are learned",
+        f"look at the rows: truetune view {encoded.folder}", draw,
+    ) | {"failed": False}  # fmt: skip
 
 
 def estimate_json(estimate: Estimate) -> dict[str, Any]:

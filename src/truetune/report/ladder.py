@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from truetune.report.shown import outcome
 from truetune.report.text import many, visible
 
 if TYPE_CHECKING:
@@ -21,13 +22,26 @@ def render_ladder(ladder: Ladder, console: Console, *, quiet: bool = False) -> N
     _end(ladder, console)
 
 
+def ladder_json(ladder: Ladder) -> dict[str, Any]:
+    """The ladder as plain values, with what a page of it needs."""
+    culprit, unmeasured = ladder.culprit, ladder.unmeasured
+    return ladder.as_dict() | outcome(
+        ("adapter", ladder.adapter),
+        f"The adapter's effect is lost at: {culprit.name}." if culprit
+        else f"Not known: {', '.join(rung.name for rung in unmeasured)} could not be measured." if unmeasured
+        else f"The adapter's effect is the same on {many(len(ladder.rungs), 'rung')}.",
+        ladder.remedy if culprit else "ask the server itself: truetune serve-check ADAPTER --endpoint URL",
+        lambda console: _rungs(ladder, console),
+    ) | {"failed": culprit is not None or bool(unmeasured)}  # fmt: skip
+
+
 def _rungs(ladder: Ladder, console: Console) -> None:
     size = ladder.rungs[0].effect.size if ladder.rungs and ladder.rungs[0].effect else 0.0
     _say(console, f"{many(ladder.prompts, 'prompt')}, {many(ladder.places, 'token')}; the adapter changes their "
                   f"log-probabilities by {size:.3g} nats (root mean square)")  # fmt: skip
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("rung")
-    for title in ("effect there", "cosine", "max off"):
+    for title in ("effect there", "cosine", "max off, nats"):
         table.add_column(title, justify="right", no_wrap=True)
     for rung in ladder.rungs:
         table.add_row(*_cells(rung))

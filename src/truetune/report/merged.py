@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.report.as_json import findings_json
+from truetune.report.shown import outcome
 from truetune.report.text import many, visible
 
 if TYPE_CHECKING:
@@ -42,15 +43,6 @@ def render_exported(made: Exported, console: Console) -> None:
     _end(made.failed, str(made.path), made.seconds, console)
 
 
-def merged_facts(merged: Merged) -> tuple[tuple[str, str], ...]:
-    """Short facts on it, by name."""
-    kept, proof = merged.manifest.merged, merged.proof
-    facts = {"adapter": str(merged.adapter), "base": str(merged.base), "dtype": merged.dtype}
-    facts |= {"kept of the adapter's change": f"{kept.kept:.1%}"} if kept is not None else {}
-    facts |= {"proof": "; ".join(proof.faults) or "holds"} if proof is not None else {}
-    return tuple(facts.items())
-
-
 def merged_json(merged: Merged) -> dict[str, Any]:
     """A merge as plain values."""
     kept = merged.manifest.merged
@@ -68,6 +60,24 @@ def exported_json(made: Exported) -> dict[str, Any]:
         "path": str(made.path), "facts": dict(made.facts), "faults": made.faults, "notes": made.notes,
         "proof": _proof_json(made.proof), "failed": made.failed, "seconds": made.seconds,
     }  # fmt: skip
+
+
+def merged_page(merged: Merged) -> dict[str, Any]:
+    """A merge as plain values, with what a page of it needs."""
+    return merged_json(merged) | outcome(
+        ("merged model", str(merged.folder)), _ending(merged.failed, str(merged.folder)),
+        "" if merged.failed else f"look at it where it is served: truetune serve-check {merged.folder} --endpoint URL",
+        lambda console: render_merged(merged, console),
+    )  # fmt: skip
+
+
+def exported_page(made: Exported) -> dict[str, Any]:
+    """An export as plain values, with what a page of it needs."""
+    return exported_json(made) | outcome(
+        ("exported model", str(made.path)), _ending(made.failed, str(made.path)),
+        "; ".join(made.faults) or f"look at it where it is served: truetune serve-check {made.path} --endpoint URL",
+        lambda console: render_exported(made, console),
+    )  # fmt: skip
 
 
 def _proof_json(proof: Proof | None) -> dict[str, Any] | None:
@@ -96,8 +106,11 @@ def render_proof(proof: Proof | None, console: Console) -> None:
 
 
 def _end(failed: bool, place: str, seconds: float, console: Console) -> None:
-    end = f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
-    _say(console, f"{end} ({seconds:.1f} s)", "bold red" if failed else "bold green")
+    _say(console, f"{_ending(failed, place)} ({seconds:.1f} s)", "bold red" if failed else "bold green")
+
+
+def _ending(failed: bool, place: str) -> str:
+    return f"not written: {place} would not be what it was made of" if failed else f"{place} is ready"
 
 
 def _same(same: bool | None) -> str:

@@ -58,11 +58,25 @@ def render_movement(found: Manifest, console: Console) -> None:
     console.print()
 
 
+def moved(found: Manifest) -> str:
+    """The least and the most moved kind, and what is left of an adapter, in one sentence."""
+    by_kind = {kind: _change(group) for kind, group in found.by_kind.items()}
+    known = {kind.removesuffix(".weight"): change for kind, change in by_kind.items() if math.isfinite(change)}
+    if not known:
+        return "No two tensors could be compared."
+    ends = [pick(known, key=known.__getitem__) for pick in (min, max)]
+    low, high = (f"{kind} ({known[kind]:.2%})" for kind in ends)
+    same = sum(t.same for t in found.tensors) / max(1, sum(t.values for t in found.tensors))
+    left = f"; {found.merged.kept:.1%} of the adapter's change is there" if found.merged else ""
+    return (f"{many(len(found.tensors), 'tensor')}: {same:.1%} of the values are identical; the rest moved by their "
+            f"size from {low} to {high}{left}.")  # fmt: skip
+
+
 def kinds_table(found: Manifest) -> Table:
     """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("kind", overflow="fold")
-    for title in ("tensors", "identical", "change", *(("adapter kept", "rounded") if found.adapter else ())):
+    for title in ("tensors", "identical", "relative change", *(("adapter kept", "rounded") if found.adapter else ())):
         table.add_column(title, justify="right", no_wrap=True)
     for kind, group in found.by_kind.items():
         same = sum(t.same for t in group) / max(1, sum(t.values for t in group))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.text import Text
 from truetune.memory.estimate import GIB, PARTS, Moment
 from truetune.memory.plan import Plan, Verdict
 from truetune.memory.remedies import Remedy
+from truetune.report.shown import outcome
 from truetune.report.text import many, visible, wrap
 
 STYLES: dict[Verdict, str] = {"fits": "bold green", "tight": "bold yellow", "too large": "bold red"}
@@ -19,6 +21,13 @@ SAID: dict[Verdict, str] = {
     "tight": "it fits only if nothing is lost to fragments",
     "too large": "it does not fit",
 }
+NEXT: Mapping[Verdict | None, str] = {
+    None: "name the GPU: truetune plan PATH --gpu 24GB",
+    "fits": "rehearse the run: truetune rehearse SETTINGS",
+    "tight": "try a few of the longest rows before the whole run: fragments can take what is left",
+    "too large": "take a larger GPU, more GPUs (--gpus) or a smaller model",
+}
+"""What to do where there is no remedy"""
 
 
 def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
@@ -30,6 +39,29 @@ def render_plan(plan: Plan, console: Console, *, quiet: bool = False) -> None:
         _say(console, line)
     console.print(moments_table(plan))
     _say(console, verdict, style)
+    _end(plan, console)
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The plan as plain values, sizes in bytes, with what a page of it needs."""
+    first = plan.remedies[0] if plan.remedies else None
+    return plan.to_dict() | outcome(
+        ("model", plan.model or plan.estimate.architecture.model_type),
+        _summary(plan),
+        f"{first.what}: {first.gain / GIB:.1f} GiB less" if first else NEXT[plan.verdict],
+        lambda console: _parts(plan, console),
+    ) | {"failed": plan.verdict == "too large"}  # fmt: skip
+
+
+def _parts(plan: Plan, console: Console) -> None:
+    """All but the verdict."""
+    for line in _head(plan):
+        _say(console, line)
+    console.print(moments_table(plan))
+    _end(plan, console)
+
+
+def _end(plan: Plan, console: Console) -> None:
     for number, remedy in enumerate(plan.remedies, 1):
         for line in _remedy(number, remedy):
             _say(console, line)
@@ -75,6 +107,15 @@ def _verdict(plan: Plan) -> tuple[str, str]:
     if plan.memory is None or plan.verdict is None:
         return f"{line} (--gpu 24GB compares it with a GPU)", "bold"
     return f"{line}, of {plan.memory / GIB:.1f}: {SAID[plan.verdict]}", STYLES[plan.verdict]
+
+
+def _summary(plan: Plan) -> str:
+    peak = plan.estimate.peak
+    takes = f"takes {peak.total / GIB:.1f} GiB on each GPU at its peak, the {peak.name}"
+    if plan.memory is None or plan.verdict is None:
+        return f"The run {takes}."
+    said = SAID[plan.verdict]
+    return f"{said[0].upper()}{said[1:]}: the run {takes}, and there are {plan.memory / GIB:.1f}."
 
 
 def _remedy(number: int, remedy: Remedy) -> Iterator[str]:

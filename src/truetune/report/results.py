@@ -17,7 +17,8 @@ JOINED = ("subjects", "findings", "views", "runs", "shown")
 """Lists, which follow one another"""
 FIRST = ("schema", "truetune", "spec")
 """Taken from the first"""
-NEEDED = {"subjects": list, "findings": list}
+SAID = ("verdict", "next", "summary")
+"""Sentences: those of the first stand"""
 
 
 def is_result(path: str) -> bool:
@@ -39,14 +40,19 @@ def read_result(path: str) -> Result:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: no JSON ({error}); is it cut off? Let the command write it again") from None
     schema = value.get("schema") if isinstance(value, dict) else None
-    if schema != SCHEMA:
+    if schema != SCHEMA and not _drawable(value):
         raise DataError(f"{path}: schema {schema!r}; {SCHEMA!r} was expected, as --json of check, train, sample, "
                         "evaluate and others writes it")  # fmt: skip
-    for name, kind in NEEDED.items():
-        if not isinstance(value.get(name), kind):
+    for name in ("subjects", *(("findings",) if schema == SCHEMA else ())):
+        if not isinstance(value.get(name), list):
             raise DataError(f"{path}: `{name}` is not there, or no list; let the command write the file again")
-    made: Result = value
+    made: Result = value | ({"verdict": value["summary"]} if "summary" in value else {})
     return made
+
+
+def _drawable(value: Any) -> bool:
+    """Has a result that is no report (of plan, ladder, ...) what a page needs?"""
+    return isinstance(value, dict) and str(value.get("schema")).startswith("truetune.") and "shown" in value
 
 
 def joined(results: Sequence[tuple[str, Result]]) -> Result:
@@ -63,7 +69,7 @@ def joined(results: Sequence[tuple[str, Result]]) -> Result:
                 made[key] = bool(made.get(key)) or bool(value)
             elif value is None or (key in FIRST and key in made):
                 made.setdefault(key, value)
-            elif made.get(key) is not None and key != "verdict":
+            elif made.get(key) is not None and key not in SAID:
                 raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
             elif made.get(key) is None:
                 made[key], owner[key] = value, name

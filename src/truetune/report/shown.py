@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -20,9 +21,22 @@ def shown(report: Report) -> list[Part]:
     {"kind": "line", "text", "style"}, in order; styles are those of rich (`bold red`)."""
     if DRAWERS.get(type(report).__name__, "sampled") == "sampled":  # samples have a section of their own
         return []
+    return recorded(lambda console: draw_more_of(report, console, True))
+
+
+def recorded(draw: Callable[[Console], None]) -> list[Part]:
+    """All that is drawn."""
     recorder = _Recorder(width=1_000, file=io.StringIO(), color_system=None)
-    draw_more_of(report, recorder, True)
+    draw(recorder)
     return recorder.parts
+
+
+def outcome(subject: tuple[str, str], verdict: str, then: str, draw: Callable[[Console], None]) -> dict[str, Any]:
+    """What a page needs of a result that is no report: kind and path of what was looked at, one sentence, what to do
+    next, and what the terminal draws."""
+    kind, path = subject
+    return {"summary": verdict, "next": then, "subjects": [{"kind": kind, "path": path, "facts": {}}],
+            "shown": recorded(draw)}  # fmt: skip
 
 
 class _Recorder(Console):

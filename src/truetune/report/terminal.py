@@ -193,7 +193,8 @@ def _finding(finding: Finding, console: Console, verbose: bool) -> None:
 def _place(case: Case) -> str:
     if case.origin is None:
         return visible(":".join(str(part) for part in (case.file or "", case.line, case.column) if part is not None))
-    turn = f" (turn {case.turn})" if case.turn is not None else ""
+    told = case.turn is None or case.text.startswith(f"turn {case.turn} ")
+    turn = "" if told else f" (turn {case.turn})"
     return visible(str(case.origin)) + turn
 
 

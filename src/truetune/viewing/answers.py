@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from truetune.data.files import Source
@@ -19,12 +21,14 @@ MOST = 64
 """Rows in one answer"""
 KEPT = 200_000
 """Tokens of rows that are kept, and after which an answer ends"""
-PATIENCE, SEARCHED = 1.0, 0.5
+PATIENCE, SEARCHED = 0.3, 0.5
 """Seconds that an answer waits for a row to be found, and that one step of a search takes"""
-AT_ONCE = 256
-"""Rows that are searched at once, where rows do not stand on lines"""
+READ, CHECKED = 256, 64
+"""Rows that are searched at once where they do not stand in a text, and that are rendered to be checked"""
 
 Found = Sequence[tuple[Source, Record]]
+Look = Callable[[int], tuple[int | None, int]]
+"""Of a row: the one that was looked for, if it is there or not far on, and the row to go on with"""
 
 
 class Maker(Protocol):
@@ -45,13 +49,20 @@ class Answers:
         self.shelf, self.maker = open_shelf(), maker
         self.notice = notice
         self._drawing = threading.Lock()
+        self._under_way, self._idle = 0, threading.Condition()
+        self._closed = False
         self._kept: OrderedDict[int, list[Row]] = OrderedDict()
         self._tokens = 0
 
+    def start(self) -> None:
+        """Find the rows, in a thread. Whatever ends Python, `close` comes before."""
+        atexit.register(self.close)
+        self.shelf.start()
+
     def renew(self) -> None:
         """Go through the files again if they were changed."""
-        with self._drawing:
-            if self.shelf.changed():
+        with self._answering(), self._drawing:
+            if not self._closed and self.shelf.changed():
                 before, self.shelf = self.shelf, self._open_shelf()
                 before.close()
                 self.maker.forget()
@@ -61,61 +72,80 @@ class Answers:
 
     def rows(self, start: int, count: int) -> dict[str, Any]:
         """See `truetune.report.page.rows`."""
-        self.shelf.wait(start + max(count, 1) - 1, PATIENCE)
-        why = self._changed()
-        if why:
-            return self._state([empty(None, why, row=row) for row in range(start, start + count)], why)
-        with self._drawing, self.shelf.undisturbed():
-            return self._state([row for rows in self._drawn(start, count) for row in rows])
+        with self._answering():
+            self.shelf.wait(start + max(count, 1) - 1, PATIENCE)
+            if why := self._changed():
+                return self._state([empty(None, why, row=row) for row in range(start, start + count)], why)
+            with self._drawing, self.shelf.undisturbed():
+                return self._state([row for rows in self._drawn(start, count) for row in rows])
 
     def search(self, text: str, start: int) -> dict[str, Any]:
         """The first row from `start` on that holds the text; a step takes about half a second."""
-        self._unchanged()
         needles = variants(text)
-        deadline, row = time.monotonic() + SEARCHED, start
-        while time.monotonic() < deadline and self.shelf.wait(row, 0):
-            lines = self.shelf.lines_at(row)
-            if lines is not None:
-                first, row_after, body = lines
-                found = in_lines(body, needles, row - first)
-                if found is not None:
-                    return self._step(first + found, first + found + 1)
-            else:
-                records = self.shelf.records(row, AT_ONCE)
-                if not records:
-                    break
-                for i, (_, record) in enumerate(records):
-                    if any(needle in self.maker.text(record).encode().lower() for needle in needles):
-                        return self._step(row + i, row + i + 1)
-                row_after = row + len(records)
-            row = row_after
-        return self._step(None, row)
+        return self._stepped(start, lambda row: self._holding(row, needles))
 
     def faulty(self, start: int) -> dict[str, Any]:
         """The first row from `start` on that is not as it should be."""
-        self._unchanged()
-        deadline, row = time.monotonic() + SEARCHED, start
-        while time.monotonic() < deadline and self.shelf.wait(row, 0):
-            records = self.shelf.records(row, AT_ONCE)
-            if not records:
-                break
-            with self._drawing:
-                found = self.maker.faulty(row, records)
-            if found is not None:
-                return self._step(found, found + 1)
-            row += len(records)
-        return self._step(None, row)
+        return self._stepped(start, self._amiss)
 
     def close(self) -> None:
-        """Read and draw no more, and wait for what is being drawn."""
-        self.shelf.close()
-        with self._drawing:
-            self._kept.clear()
+        """Read and draw no more, and wait for what is under way.
 
-    def _unchanged(self) -> None:
+        A thread that Python's end meets inside pyarrow or tokenizers ends the process.
+        """
+        self._closed = True
+        self.shelf.close()
+        with self._idle:
+            self._idle.wait_for(lambda: not self._under_way)
+        self.shelf.close()
+        atexit.unregister(self.close)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        with self._idle:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                self._idle.notify_all()
+
+    def _stepped(self, start: int, look: Look) -> dict[str, Any]:
         """Raises DataError where the places of rows are no longer those that were found."""
-        if why := self._changed():
-            raise DataError(why)
+        with self._answering():
+            if why := self._changed():
+                raise DataError(why)
+            deadline, row, found = time.monotonic() + SEARCHED, start, None
+            while found is None and not self._closed and time.monotonic() < deadline and self.shelf.wait(row, 0):
+                found, row = look(row)
+            total = self.shelf.total
+            return {"row": found, "scanned": row, "done": found is not None or (total is not None and row >= total)}
+
+    def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
+        """(a row that holds one of the texts, if one does that is near `row`, where to go on)."""
+        text, count = self.shelf.text_at(row), READ
+        if text is not None:
+            first, end, body, on_lines = text
+            lowered = body.lower()
+            if not any(needle in lowered for needle in needles):
+                return None, end
+            if on_lines:
+                found = in_lines(lowered, needles, row - first)
+                return (None, end) if found is None else (first + found, first + found + 1)
+            count = end - row
+        records = self.shelf.records(row, count)
+        for number, (_, record) in enumerate(records, row):
+            spelled = self.maker.text(record).encode().lower()
+            if any(needle in spelled for needle in needles):
+                return number, number + 1
+        return None, row + len(records)
+
+    def _amiss(self, row: int) -> tuple[int | None, int]:
+        records = self.shelf.records(row, CHECKED)
+        with self._drawing:
+            found = self.maker.faulty(row, records) if records else None
+        return found, row + len(records) if found is None else found + 1
 
     def _changed(self) -> str | None:
         changed = self.shelf.changed()
@@ -125,16 +155,14 @@ class Answers:
         state = {"rows": rows, "total": self.shelf.total, "indexed": self.shelf.indexed}
         return state | ({"notice": text} if (text := notice or self.notice) else {})
 
-    def _step(self, row: int | None, scanned: int) -> dict[str, Any]:
-        total = self.shelf.total
-        return {"row": row, "scanned": scanned, "done": row is not None or (total is not None and scanned >= total)}
-
     def _drawn(self, start: int, count: int) -> Iterator[list[Row]]:
         """What is kept, and what is drawn now; fewer rows where they are long."""
         wanted = range(start, max(start, min(start + count, self.shelf.indexed)))
         found = [] if all(row in self._kept for row in wanted) else self.shelf.records(start, len(wanted))
         tokens = 0
         for row in wanted:
+            if self._closed:
+                return
             if row in self._kept:
                 self._kept.move_to_end(row)
                 rows = self._kept[row]
@@ -157,18 +185,15 @@ class Answers:
 
 
 def variants(text: str) -> list[bytes]:
-    """How JSON may spell a text, as bytes whose ASCII letters are small."""
+    """How JSON and CSV may spell a text, as bytes whose ASCII letters are small."""
     forms = {form for case in (text, text.lower(), text.upper(), text.capitalize()) for form in (
-        case, json.dumps(case)[1:-1], json.dumps(case, ensure_ascii=False)[1:-1])}  # fmt: skip
+        case, json.dumps(case)[1:-1], json.dumps(case, ensure_ascii=False)[1:-1], case.replace('"', '""'))}  # fmt: skip
     return sorted({form.encode("utf-8", "surrogatepass").lower() for form in forms})
 
 
 def in_lines(body: bytes, needles: Sequence[bytes], skipped: int) -> int | None:
     """The first row of some lines that holds one of the texts, `skipped` rows or more behind the first."""
-    lowered = body.lower()
-    if not any(needle in lowered for needle in needles):
-        return None
-    rows = (line for line in lowered.split(b"\n") if line.strip())
+    rows = (line for line in body.split(b"\n") if line.strip())
     return next((i for i, line in enumerate(rows) if i >= skipped and any(n in line for n in needles)), None)
 
 

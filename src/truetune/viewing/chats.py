@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any
@@ -53,7 +54,7 @@ class Chats:
 
     def text(self, record: Record) -> str:
         """What is searched, where a record does not stand on a line."""
-        return str(record.row)
+        return json.dumps(record.row, ensure_ascii=False, default=str)
 
     def forget(self) -> None:
         """The files were changed."""

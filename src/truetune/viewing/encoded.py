@@ -102,7 +102,7 @@ class Packs:
             "pieces": spelled(ids, self.vocabulary),
             "source": letters(self._guessed(ids) if kinds is None else np.array(kinds, np.uint8)),
             "supervised": bits(labels != IGNORED),
-            "runs": [[0, "", -1]],
+            "runs": [[0, "", -1, -1, None]],
             "documents": documents.tolist(),
             "origins": [list(origin) for origin in zip(files, lines, rows, strict=True)],
             **other_labels(ids, labels),

@@ -1,13 +1,13 @@
-"""How parts of files are read: lines from any place, other files onward from a start."""
+"""How parts of files are read: texts from any place, tables onward from a start."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Any
 
 from truetune.data.files import PACKED, Source, open_raw, unpacked
-from truetune.data.records import Record, is_array, records
+from truetune.data.records import Record, is_array
 from truetune.errors import DataError
 
 BLOCK, KEPT = 1 << 20, 1 << 22
@@ -18,19 +18,13 @@ def is_lines(source: Source, raw: IO[bytes]) -> bool:
     return source.kind == "jsonl" and not is_array(source.path, raw)
 
 
-def groups(source: Source, raw: IO[bytes]) -> Iterator[int]:
-    """The rows of each part that can be read by itself; nothing for files without such parts. Raises DataError."""
-    if source.kind in ("parquet", "arrow"):
-        from truetune.data.columnar import parts
+class Text:
+    """The bytes of a text file. Of a packed one the last few megabytes are kept; what stands before them is unpacked
+    from the start of the file."""
 
-        yield from parts(source, raw)
-
-
-class Lines:
-    """The bytes of a file of lines. Of a packed one the last few megabytes are kept; what stands before them is
-    unpacked from the start of the file."""
-
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, over: Callable[[], bool]) -> None:
+        """`over`: is nothing to be read any more?"""
+        self._over = over
         self._path = source.path
         self._raw = open_raw(source.path)
         self._packed = source.path.suffix.lower() in PACKED
@@ -45,7 +39,7 @@ class Lines:
             return self._raw.read(stop - start)
         if start < self._at - self._held:
             self._restart()
-        while self._at < stop and (block := self._stream.read(min(BLOCK, stop - self._at))):
+        while self._at < stop and not self._over() and (block := self._stream.read(min(BLOCK, stop - self._at))):
             self._blocks.append(block)
             self._at, self._held = self._at + len(block), self._held + len(block)
             while self._held - len(self._blocks[0]) > max(KEPT, stop - start):
@@ -63,41 +57,45 @@ class Lines:
 
 
 class Onward:
-    """The records of a file, or of one of its groups, in order; the last ones are kept."""
+    """The rows of a Parquet or Arrow file, or of one of its groups, in order; the last batches are held."""
 
     def __init__(self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]) -> None:
         """`over`: is nothing to be read any more?"""
+        from truetune.data.columnar import batches
+
         self.part = part
-        self._over = over
         self.reached = 0
-        """Records that were read"""
-        self._kept: deque[Record] = deque(maxlen=kept)
+        """Rows that were passed"""
+        self._source, self._kept, self._over = source, kept, over
+        self._held: deque[tuple[int, Any]] = deque()
+        """Batches of `kept` rows or more, each with the number of its first row"""
         self._raw = open_raw(source.path)
-        self._records = _of_group(source, self._raw, group, kept) if group is not None else records(source, self._raw)
+        self._batches = batches(source, self._raw, group, kept)
 
     def reaches(self, at: int) -> bool:
-        """Can it give the record `at` without a new start?"""
-        return at >= self.reached - len(self._kept)
+        """Can it give the row `at` without a new start?"""
+        return at >= (self._held[0][0] if self._held else 0)
 
-    def records(self, at: int, count: int) -> list[Record]:
+    def rows(self, at: int, count: int) -> list[Any]:
         """Raises DataError."""
-        found = [record for i, record in enumerate(self._kept, self.reached - len(self._kept)) if at <= i < at + count]
-        while self.reached < at + count and not self._over() and (record := next(self._records, None)) is not None:
-            self._kept.append(record)
-            self.reached += 1
-            if self.reached > at:
-                found.append(record)
+        from truetune.data.columnar import rows_of
+
+        found: list[Any] = []
+        while len(found) < count and (held := self._holding(at + len(found))):
+            first, batch = held
+            found += rows_of(self._source, batch.slice(at + len(found) - first, count - len(found)))
         return found
 
     def close(self) -> None:
         self._raw.close()
 
-
-def _of_group(source: Source, raw: IO[bytes], group: int, at_once: int) -> Iterator[Record]:
-    from truetune.data.columnar import ROWS, rows
-
-    for row in rows(source, raw, group, min(ROWS, at_once)):
-        yield Record(0, row)
+    def _holding(self, at: int) -> tuple[int, Any] | None:
+        while self.reached <= at and not self._over() and (batch := next(self._batches, None)) is not None:
+            self._held.append((self.reached, batch))
+            self.reached += batch.num_rows
+            while len(self._held) > 1 and self.reached - self._held[1][0] >= self._kept:
+                self._held.popleft()
+        return next(((first, batch) for first, batch in self._held if first <= at < first + batch.num_rows), None)
 
 
 def missing(source: Source) -> Record:

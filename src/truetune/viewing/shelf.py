@@ -1,14 +1,13 @@
 """Shelf: the rows of files by their number, none of them held; one pass over the files notes where their parts begin.
 
-A file of lines is noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its batches.
-Packed lines are unpacked up to the part. JSON, CSV, Arrow streams and packed Parquet can only be read from their start.
+Lines, JSON and CSV are noted every few hundred kilobytes, Parquet by its row groups, Arrow's file form by its batches.
+Packed texts are unpacked up to the part. Arrow streams and packed Parquet can only be read from their start.
 """
 
 from __future__ import annotations
 
 import lzma
 import threading
-import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,18 +17,18 @@ from itertools import islice
 from typing import IO, NamedTuple
 
 from truetune.data.files import Source, open_raw, unpacked
-from truetune.data.records import Record, lines, records
+from truetune.data.records import Record, lines, records, records_of
 from truetune.data.stretches import Stretch, stretches
 from truetune.errors import DataError
-from truetune.viewing.reading import Lines, Onward, groups, is_lines, missing
+from truetune.viewing.reading import Onward, Text, is_lines, missing
 
 STRETCH, PARTS = 1 << 18, 20_000
-"""Bytes of lines in a part, and how many parts larger files have"""
-TELL_EVERY = 1000
+"""Bytes of text in a part, and how many parts larger files have"""
+TABLES = ("parquet", "arrow")
 REST = 0.5
 """Seconds that the pass over the files rests at most, where something is looked at"""
 READERS = 3
-"""Files that are only read onward are open at so many places"""
+"""Tables that are only read onward are open at so many places, and so many texts are open"""
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -41,11 +40,13 @@ class Part(NamedTuple):
     first: int
     """Number of its first row, over all files"""
     stretch: Stretch | None = None
-    """Of a file of lines"""
+    """Where it stands in a text; not known of the first part of JSON and CSV"""
+    columns: Sequence[str] | None = None
+    """Of JSON or CSV, whose rows do not stand on lines: the names of columns"""
     group: int | None = None
     """The row group, or the batch"""
     line: int = 1
-    """The first row's ordinal in its file, where rows stand in groups"""
+    """The first row's line in its file, or its ordinal"""
     error: DataError | None = None
     """Why the file can't be read from here on; it stands for one row"""
 
@@ -54,14 +55,12 @@ class Shelf:
     """Rows of some files by number. `index` finds them, `start` does so in a thread; `records` reads what is found."""
 
     def __init__(self, sources: Sequence[Source], *, stretch: int | None = None, kept: int = 512) -> None:
-        """`kept`: records that are held of a file that is only read onward."""
+        """`kept`: rows that are held of a table that is only read onward."""
         self.sources = tuple(sources)
         self.indexed = 0
         """Rows that are found by now"""
         self.total: int | None = None
         """All rows, once they are found"""
-        self.seconds = 0.0
-        """What finding them took"""
         self._stamps = [_stamp(source) for source in self.sources]
         self._size = stretch or max(STRETCH, sum(size for size, _ in self._stamps) // PARTS)
         self._kept = kept
@@ -69,7 +68,7 @@ class Shelf:
         self._firsts: list[int] = []
         self._found = threading.Condition()
         self._reading = threading.Lock()
-        self._lines: dict[int, Lines] = {}
+        self._texts: dict[int, Text] = {}
         self._onward: list[Onward] = []
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -83,21 +82,23 @@ class Shelf:
 
     def index(self) -> None:
         """Go through the files once; what can't be read becomes one row with an error."""
-        started = time.perf_counter()
         for number, source in enumerate(self.sources):
             try:
                 with open_raw(source.path) as raw:
-                    self._index(number, source, raw)
+                    for part, rows in self._parts_of(number, source, raw):
+                        self._note(part, rows)
+                        if self._closed:
+                            return
             except (DataError, *UNREADABLE) as error:
                 self._note(Part(number, self.indexed, error=_told(source, error)), 1)
         with self._found:
-            self.total, self.seconds = self.indexed, time.perf_counter() - started
+            self.total = self.indexed
             self._found.notify_all()
 
     def wait(self, row: int, seconds: float) -> bool:
         """Until a row is found, all are, or the time is over: is it there?"""
         with self._found:
-            self._found.wait_for(lambda: self.indexed > row or self.total is not None, seconds)
+            self._found.wait_for(lambda: self.indexed > row or self.total is not None or self._closed, seconds)
             return self.indexed > row
 
     @contextmanager
@@ -125,62 +126,80 @@ class Shelf:
                 found += [(source, record) for record in read or [missing(source)]]
         return found
 
-    def lines_at(self, row: int) -> tuple[int, int, bytes] | None:
-        """(first row, one past the last, bytes) of the part that holds a row, if it is one of lines."""
+    def text_at(self, row: int) -> tuple[int, int, bytes, bool] | None:
+        """Of the part that holds a row, if it is one of text: (first row, one past the last, bytes, a row a line?)."""
         with self._reading:
-            number = bisect_right(self._firsts, row) - 1
-            if self._closed or row >= self.indexed or (stretch := self._parts[number].stretch) is None:
+            if self._closed or row >= self.indexed:
                 return None
-            body = self._lines_of(self._parts[number].source).read(stretch.start, stretch.stop)
-            return self._firsts[number], self._end(number), body
+            number = bisect_right(self._firsts, row) - 1
+            part = self._parts[number]
+            if part.stretch is None:
+                return None
+            body = self._text_of(part.source).read(part.stretch.start, part.stretch.stop)
+            return part.first, self._end(number), body, part.columns is None
 
     def changed(self) -> list[str]:
         """The files that are not as they were."""
         return [str(s.path) for s, stamp in zip(self.sources, self._stamps, strict=True) if _stamp(s) != stamp]
 
     def close(self) -> None:
-        """End what reads, and let go of all files. A thread that Python's end meets inside pyarrow ends the process."""
-        self._closed = True
+        """End what reads, and let go of all files."""
+        with self._found:
+            self._closed = True
+            self._found.notify_all()
         self._free.set()
         if self._thread is not None:
             self._thread.join()
         with self._reading:
-            open_files: list[Lines | Onward] = [*self._lines.values(), *self._onward]
+            open_files: list[Text | Onward] = [*self._texts.values(), *self._onward]
             for reader in open_files:
                 reader.close()
-            self._lines, self._onward = {}, []
+            self._texts, self._onward = {}, []
 
-    def _index(self, number: int, source: Source, raw: IO[bytes]) -> None:
+    def _parts_of(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Part, int]]:
+        """Each with its rows; a part may come again, with more of them."""
         if is_lines(source, raw):
             for stretch, _ in stretches(unpacked(raw, source.path), self._size):
-                self._note(Part(number, self.indexed, stretch), stretch.rows)
-                if self._closed:
-                    return
-            return
-        line = 1
-        for group, rows in enumerate(groups(source, raw)):
-            self._note(Part(number, self.indexed, group=group, line=line), rows)
+                yield Part(number, self.indexed, stretch), stretch.rows
+        elif source.kind in TABLES:
+            yield from self._of_table(number, source, raw)
+        else:
+            yield from self._of_text(number, records(source, raw))
+
+    def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Part, int]]:
+        from truetune.data.columnar import batches, parts
+
+        line, whole = 1, Part(number, self.indexed)
+        for group, rows in enumerate(parts(source, raw)):
+            yield Part(number, self.indexed, group=group, line=line), rows
             line += rows
         if line == 1:
-            self._count(number, records(source, raw))
+            yield from ((whole, batch.num_rows) for batch in batches(source, raw))
 
-    def _count(self, number: int, found: Iterator[Record]) -> None:
-        """A file that is one part, of which more and more rows are found."""
-        part, told, count = Part(number, self.indexed), 0, 0
+    def _of_text(self, number: int, found: Iterator[Record]) -> Iterator[tuple[Part, int]]:
+        """JSON and CSV are cut behind rows."""
+        part, start, stop, count = Part(number, self.indexed), 0, 0, 0
+
+        def cut() -> tuple[Part, int]:
+            return part._replace(stretch=Stretch(start, stop, part.line, count)) if start else part, count
+
         try:
-            for count, _ in enumerate(found, 1):
-                if count - told == TELL_EVERY:
-                    self._note(part, count - told)
-                    told = count
-                    if self._closed:
-                        return
-        finally:
-            self._note(part, count - told)
+            for record in found:
+                if stop - start >= self._size:
+                    yield cut()
+                    columns = list(record.row) if isinstance(record.row, dict) else []
+                    part = Part(number, self.indexed, columns=part.columns or columns, line=record.line)
+                    start, count = stop, 0
+                stop, count = record.stop, count + 1
+        except DataError:
+            yield cut()
+            raise
+        yield cut()
 
     def _note(self, part: Part, rows: int) -> None:
         self._free.wait(REST)
         with self._found:
-            if rows and (not self._parts or self._parts[-1] is not part):
+            if rows and part not in self._parts[-1:]:
                 self._parts.append(part)
                 self._firsts.append(part.first)
             self.indexed += rows
@@ -196,17 +215,23 @@ class Shelf:
             raise part.error
         if part.stretch is not None:
             start, stop, line, _ = part.stretch
-            body = BytesIO(self._lines_of(part.source).read(start, stop))
-            return list(islice(lines(body, source.path, line, start), at, at + count))
-        found = self._onward_at(number, part, at).records(at, count)
-        return found if part.group is None else [r._replace(line=part.line + i) for i, r in enumerate(found, at)]
+            body = BytesIO(self._text_of(part.source).read(start, stop))
+            if part.columns is None:
+                return list(islice(lines(body, source.path, line, start), at, at + count))
+            whole = list(islice(records_of(body, source, part.columns), at + count))
+            return [record._replace(line=record.line + line - whole[0].line) for record in whole[at:]]
+        if source.kind in TABLES:
+            rows = self._onward_at(number, part, at).rows(at, count)
+            return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
+        with open_raw(source.path) as raw:
+            return list(islice(records(source, raw), at, at + count))
 
-    def _lines_of(self, number: int) -> Lines:
-        if number not in self._lines:
-            while len(self._lines) >= READERS:
-                self._lines.pop(next(iter(self._lines))).close()
-            self._lines[number] = Lines(self.sources[number])
-        return self._lines[number]
+    def _text_of(self, number: int) -> Text:
+        if number not in self._texts:
+            while len(self._texts) >= READERS:
+                self._texts.pop(next(iter(self._texts))).close()
+            self._texts[number] = Text(self.sources[number], lambda: self._closed)
+        return self._texts[number]
 
     def _onward_at(self, number: int, part: Part, at: int) -> Onward:
         """A reader that can go on to a record; the one that was used last stands last."""

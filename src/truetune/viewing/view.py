@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from itertools import groupby
 from os import PathLike, fspath
 from pathlib import Path
@@ -49,7 +50,7 @@ def served(spec: RunSpec, *, port: int = 0, row: int = 0) -> Server:
     """
     answers = answers_of(spec)
     server = Server(page_of(spec, {"remote": "rows"}, connect=True), answers, port)
-    answers.shelf.start()
+    answers.start()
     threading.Thread(target=answers.rows, args=(row - row % AHEAD, AHEAD), daemon=True).start()
     return server
 
@@ -89,15 +90,15 @@ class View:
         self.rows: list[Row] = []
         """See `truetune.report.page.rows`"""
         answers = answers_of(spec)
-        answers.shelf.start()
         wanted = sorted({row for row in rows if row >= 0})
-        answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
-        for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
-            numbers = [row for _, row in run]
-            while numbers and (found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]):
-                self.rows += found
-                numbers = [row for row in numbers if row > found[-1]["row"]]
-        answers.close()
+        with closing(answers):
+            answers.start()
+            answers.shelf.wait(max(wanted, default=0), threading.TIMEOUT_MAX)
+            for _, run in groupby(enumerate(wanted), lambda pair: pair[1] - pair[0]):
+                numbers = [row for _, row in run]
+                while numbers and (found := answers.rows(numbers[0], min(len(numbers), MOST))["rows"]):
+                    self.rows += found
+                    numbers = [row for row in numbers if row > found[-1]["row"]]
 
     def __repr__(self) -> str:
         return f"View({', '.join(self.spec.data)}; rows shown: {len({row['row'] for row in self.rows}):,})"

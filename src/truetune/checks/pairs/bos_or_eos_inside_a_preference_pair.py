@@ -36,7 +36,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.places import at_token
+from truetune.checks.places import at_token, side_of
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import CONTENT
@@ -79,7 +79,7 @@ class BosOrEosInsideAPreferencePair(DataRule):
         if row.origin.row not in self.rows and len(self.cases) < MAX_CASES:
             at = int(side.starts[place])
             text = f"{name}: {rendering.text[max(0, at - 20) : at + 40]!r}"
-            self.cases.append(at_token(side, place, text) if name == "chosen" else Case(text, row.origin))
+            self.cases.append(at_token(side, place, text, side_of(name)))
         self.rows.add(row.origin.row)
 
     def _wrong(self, token: int, first: bool, behind: str) -> bool:

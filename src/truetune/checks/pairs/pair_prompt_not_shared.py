@@ -35,10 +35,10 @@ on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.places import in_row
+from truetune.checks.places import in_rejected, in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
@@ -52,6 +52,8 @@ ASKING = ("user", "system", "developer")
 LONG = 16
 """Characters from which an answer that begins with the whole prompt is no chance."""
 MANY = 0.1
+Told = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
+"""What is wrong (empty: nothing), the evidence, and what makes a case of it"""
 
 
 class PairPromptNotShared(DataRule):
@@ -69,11 +71,11 @@ class PairPromptNotShared(DataRule):
             if row.rejected is None:
                 continue
             self.pairs += 1
-            kind, text = _of_messages(row) if isinstance(row.rejected, list) else _of_strings(row)
+            kind, text, at = _of_messages(row) if isinstance(row.rejected, list) else _of_strings(row)
             if kind:
                 self.kinds[kind] += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(in_row(batch, row, text))
+                    self.cases.append(at(batch, row, text))
 
     def findings(self) -> Iterator[Finding]:
         count = self.kinds.total()
@@ -89,13 +91,14 @@ class PairPromptNotShared(DataRule):
             )
 
 
-def _of_messages(row: Conversation) -> tuple[str, str]:
+def _of_messages(row: Conversation) -> Told:
     cut = row.prompt_messages or 0
-    prompt, sides = row.messages[:cut], (row.messages[cut:], row.rejected)
-    for name, side in zip(("chosen", "rejected"), sides, strict=True):
+    prompt = row.messages[:cut]
+    for name, side, at in (("chosen", row.messages[cut:], in_row), ("rejected", row.rejected, in_rejected)):
         if isinstance(side, list) and side and side[0].get("role") in ASKING:
-            return "twice" if _begins(side, prompt) else "other", f"the {name} side begins with {_shown(side[0])}"
-    return "", ""
+            kind = "twice" if _begins(side, prompt) else "other"
+            return kind, f"the {name} side begins with {_shown(side[0])}", at
+    return "", "", in_row
 
 
 def _begins(side: list[Message], prompt: list[Message]) -> bool:
@@ -104,14 +107,14 @@ def _begins(side: list[Message], prompt: list[Message]) -> bool:
     return bool(asked) and any(message.get("content") == asked[-1] for message in side[: len(prompt)])
 
 
-def _of_strings(row: Conversation) -> tuple[str, str]:
+def _of_strings(row: Conversation) -> Told:
     prompt, chosen, rejected = row.prompt or "", row.completion or "", str(row.rejected)
     if not prompt:
-        return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}"
+        return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}", in_row
     bare = prompt.strip()
     if len(bare) >= LONG and chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare):
-        return "twice", f"both sides begin with the prompt {bare[:60]!r}"
-    return "", ""
+        return "twice", f"both sides begin with the prompt {bare[:60]!r}", in_row
+    return "", "", in_row
 
 
 def _shown(message: Message) -> str:

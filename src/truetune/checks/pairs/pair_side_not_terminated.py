@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.places import in_example
+from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch, Example
 
@@ -59,12 +59,11 @@ class PairSideNotTerminated(DataRule):
         for i, (good, bad) in enumerate(zip(chosen.examples, rejected.examples, strict=True)):
             ended = self._ends(good)
             if ended != self._ends(bad) and good.rendering.spans and bad.rendering.spans:
-                name, side = ("rejected", bad) if ended else ("chosen", good)
+                name, side = ("rejected", rejected) if ended else ("chosen", chosen)
                 self.open[name] += 1
                 if len(self.cases) < MAX_CASES:
-                    last = int(chosen.lengths[i]) - 1 if side is good else None
-                    text = f"the {name} side ends with {side.rendering.text[-40:]!r}"
-                    self.cases.append(in_example(chosen, i, last, text))
+                    text = f"the {name} side ends with {side.examples[i].rendering.text[-40:]!r}"
+                    self.cases.append(in_example(side, i, int(side.lengths[i]) - 1, text, side=side_of(name)))
 
     def _ends(self, example: Example) -> bool:
         rendering = example.rendering

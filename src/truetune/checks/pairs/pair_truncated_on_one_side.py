@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.pairs.sides import limit_of
-from truetune.checks.places import in_example
+from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -75,8 +75,8 @@ class PairTruncatedOnOneSide(DataRule):
             if len(self.cases) < MAX_CASES:
                 lengths = [f"{s.lengths[i]:,}" for s in batch.pairs]
                 text = f"chosen {lengths[0]} tokens, rejected {lengths[1]}: only the {name} side is cut"
-                cut = None if name == "rejected" or self.limit.from_end else self.limit.tokens
-                self.cases.append(in_example(side, i, cut, text))
+                cut = int(side.lengths[i]) - self.limit.tokens if self.limit.from_end else self.limit.tokens
+                self.cases.append(in_example(side, i, cut, text, side=side_of(name)))
 
     def _lost(self, side: Batch) -> NDArray[np.bool_]:
         """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""

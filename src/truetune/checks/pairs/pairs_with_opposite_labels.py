@@ -58,29 +58,30 @@ class PairsWithOppositeLabels(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.ways = Grown()
-        """(comparisons, 5): one way and the other, as hashes; file, line and row"""
+        """(comparisons, 6): one way and the other, as hashes; file, line, row, and where the answer begins"""
         self.files: dict[str, int] = {}
 
     def batch(self, batch: Batch) -> None:
         found = []
         if batch.pairs is not None:
             found += [
-                (_hash(prompt, good, bad), _hash(prompt, bad, good), row.origin)
-                for row, prompt, good, bad in _compared(*batch.pairs)
+                (_hash(prompt, good, bad), _hash(prompt, bad, good), row.origin, begins)
+                for row, begins, prompt, good, bad in _compared(*batch.pairs)
                 if good != bad
             ]
         for i, (row, _) in enumerate(batch.examples):
             if row.label is not None:
                 ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tobytes()
                 mine, other = b"\x01\x00" if row.label else b"\x00\x01"
-                found.append((_hash(ids, bytes([mine])), _hash(ids, bytes([other])), row.origin))
+                begins = int(batch.contexts[i])
+                found.append((_hash(ids, bytes([mine])), _hash(ids, bytes([other])), row.origin, begins))
         if found:
-            number = {at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at in found}
-            rows = [(one, two, number[at.file], at.line, at.row) for one, two, at in found]
+            number = {at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at, _ in found}
+            rows = [(one, two, number[at.file], at.line, at.row, begins) for one, two, at, begins in found]
             self.ways.add(np.array(rows, dtype=np.uint64))
 
     def findings(self) -> Iterator[Finding]:
-        ways = self.ways.whole().reshape(-1, 5)
+        ways = self.ways.whole().reshape(-1, 6)
         opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
         if len(opposed):
             yield self.finding(
@@ -96,16 +97,16 @@ class PairsWithOppositeLabels(DataRule):
         files = list(self.files)
         for place in places:
             other = int(np.flatnonzero(ways[:, 1] == ways[place, 0])[0])
-            here, there = (Origin(files[int(ways[i, 2])], *map(int, ways[i, 3:])) for i in (place, other))
-            yield Case(f"the other way round at {there}", here)
+            here, there = (Origin(files[int(ways[i, 2])], *map(int, ways[i, 3:5])) for i in (place, other))
+            yield Case(f"the other way round at {there}", here, token=int(ways[place, 5]))
 
 
-def _compared(chosen: Batch, rejected: Batch) -> Iterator[tuple[Conversation, bytes, bytes, bytes]]:
-    """(row, prompt, chosen, rejected) as bytes of ids."""
+def _compared(chosen: Batch, rejected: Batch) -> Iterator[tuple[Conversation, int, bytes, bytes, bytes]]:
+    """(row, where its answer begins, prompt, chosen, rejected), the last three as bytes of ids."""
     contexts, starts = chosen.contexts.tolist(), chosen.offsets.tolist()
     for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):
         prompt = chosen.ids[starts[i] : starts[i] + contexts[i]]
-        yield chosen.examples[i].row, prompt.tobytes(), good.tobytes(), bad.tobytes()
+        yield chosen.examples[i].row, contexts[i], prompt.tobytes(), good.tobytes(), bad.tobytes()
 
 
 def _hash(*parts: bytes) -> int:

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.pairs.sides import texts_of
+from truetune.checks.places import in_rejected
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -61,7 +62,8 @@ class RejectedSideEmpty(DataRule):
                 if not texts_of(row).rejected.strip() and not _thinks(row):
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(Case(f"the rejected side is {str(row.rejected)[:80]}", row.origin))
+                        text = f"the rejected side is {str(row.rejected)[:80]}"
+                        self.cases.append(in_rejected(batch, row, text))
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -54,7 +55,7 @@ class MalformedRows(DataRule):
                 self.odd += 1
                 self.kinds.update({problem.kind for problem in problems})
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(problems[0].text, row.origin))
+                    self.cases.append(of_problem(batch, row, problems[0]))
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -35,6 +35,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -59,7 +60,7 @@ class RoleAliasDropped(DataRule):
                 self.odd += 1
                 self.roles.update(problem.text.partition(" has the role ")[2] or NONE for problem in unknown)
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(unknown[0].text, row.origin))
+                    self.cases.append(of_problem(batch, row, unknown[0]))
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

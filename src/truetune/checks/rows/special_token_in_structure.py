@@ -37,7 +37,9 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_character, last_example, message_start
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.forgery import forged
 from truetune.encoding.pieces import any_of
@@ -60,7 +62,19 @@ class SpecialTokenInStructure(DataRule):
             if found := forged(row, self.controls):
                 self.odd += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(Case(found, row.origin))
+                    self.cases.append(self._case(batch, row, found))
+
+    def _case(self, batch: Batch, row: Conversation, text: str) -> Case:
+        """At the token, where it stands in a role: the last such role before what is left of its message."""
+        i = last_example(batch, row)
+        for number, message in enumerate(row.messages if i is not None else ()):
+            role = str(message.get("role"))
+            found = self.controls.search(role)
+            if i is not None and found and text.endswith(f"{found[0]} stands in messages[{number}].role"):
+                end = max(message_start(batch, i, number), 0)
+                at = batch.examples[i].rendering.text.rfind(role, 0, end)
+                return at_character(batch, i, at + found.start() if at >= 0 else -1, text)
+        return Case(text, row.origin)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -41,7 +41,8 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_character, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -53,9 +54,13 @@ class DateInTemplate(DataRule):
     code = "TT207"
     severity = "warning"
     chats = 0
+    first: Batch | None = None
+    """Of one chat"""
 
     def batch(self, batch: Batch) -> None:
         self.chats += sum(row.is_chat for row in batch.rows)
+        if self.first is None and (answer := first_answer(batch)) is not None:
+            self.first = batch.only([answer[0]])
 
     def findings(self) -> Iterator[Finding]:
         if not self.chats:
@@ -71,5 +76,15 @@ class DateInTemplate(DataRule):
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
                     for day, text in zip(DAYS, (early, late), strict=True)
                 ],
+                cases=self._cases(),
                 count=self.chats,
             )
+
+    def _cases(self) -> Iterator[Case]:
+        """Where the first chat becomes another one on another day."""
+        if self.first is not None:
+            row, rendering = self.first.examples[0]
+            early, late = (self.probes.at(day).text(row.messages) or "" for day in DAYS)
+            at = next((i for i, (one, other) in enumerate(zip(early, late, strict=False)) if one != other), 0)
+            if at and rendering.text.startswith(early[:at]):
+                yield at_character(self.first, 0, at, repr(rendering.text[max(0, at - 24) : at + 24]))

@@ -35,8 +35,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_stop, at_turn, first_answer
 from truetune.checks.rule import DataRule
+from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat
 from truetune.render.template import Template
@@ -50,6 +52,13 @@ CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
 class GenerationTagsOffTheTurn(DataRule):
     code = "TT214"
     severity = "error"
+    answer: Case | None = None
+    stop: Case | None = None
+
+    def batch(self, batch: Batch) -> None:
+        if self.answer is None and (found := first_answer(batch)) is not None:
+            self.answer = at_turn(batch, *found, "the answer begins here")
+            self.stop = at_stop(batch, *found, "the turn ends here")
 
     def findings(self) -> Iterator[Finding]:
         template = self.probes.template
@@ -71,6 +80,7 @@ class GenerationTagsOffTheTurn(DataRule):
                 "the generation tags close before the turn ends: its stop token is not supervised",
                 "move {% endgeneration %} behind the stop token",
                 evidence=[f"not in the tags: {missed!r}"],
+                cases=filter(None, [self.stop]),
             )
         header = re.sub(r"</?think>", "", text[start : turn.start]).strip()
         if start < turn.start and header:
@@ -79,6 +89,7 @@ class GenerationTagsOffTheTurn(DataRule):
                 "move {% generation %} behind the role header",
                 severity="warning",
                 evidence=[f"in the tags: {header!r}"],
+                cases=filter(None, [self.answer]),
             )
 
 

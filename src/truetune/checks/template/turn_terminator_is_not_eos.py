@@ -37,7 +37,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
+from truetune.checks.places import at_stop, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 
@@ -46,9 +47,14 @@ class TurnTerminatorIsNotEos(DataRule):
     code = "TT201"
     severity = "error"
     chats = 0
+    first: Case | None = None
 
     def batch(self, batch: Batch) -> None:
         self.chats += sum(row.is_chat for row in batch.rows)
+        if self.first is None and (answer := first_answer(batch)) is not None:
+            i, turn = answer
+            text = batch.examples[i].rendering.text[max(0, turn.end - 40) : turn.end]
+            self.first = at_stop(batch, i, turn, f"ends with {text!r}")
 
     def findings(self) -> Iterator[Finding]:
         terminator, eos = self.probes.terminator, self.tokenizer.special.get("eos")
@@ -61,6 +67,7 @@ class TurnTerminatorIsNotEos(DataRule):
                 else "the chat template writes nothing after an answer, so no turn has an end",
                 f"let the template write {eos.token if eos else 'the EOS token'} after each assistant turn",
                 evidence=[f"EOS of the tokenizer: {eos.token if eos else 'none'}"],
+                cases=filter(None, [self.first]),
             )
         elif eos is None or terminator.token.id != eos.id:
             stops = [stop for stop in self.probes.stops if stop.id == terminator.token.id]
@@ -71,4 +78,5 @@ class TurnTerminatorIsNotEos(DataRule):
                 f"set eos_token to {terminator.token.token} where the trainer or the server knows only one EOS",
                 severity="info" if listed else "warning",
                 evidence=[f"{terminator.token.token} is among the stop tokens of: {', '.join(listed) or 'no file'}"],
+                cases=filter(None, [self.first]),
             )

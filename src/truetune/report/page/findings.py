@@ -20,15 +20,17 @@ OPEN = 12
 """Of many findings only the first ones are unfolded"""
 
 
-def section(result: Result) -> Section:
-    """Of every report."""
+def section(result: Result) -> Section | None:
+    """Of every report; a plan or a ladder has none."""
+    if "findings" not in result:
+        return None
     views = result.get("views") or ()
     found = [
         finding
         | {
             "anchor": anchor,
             "open": finding["severity"] != "info" and i < OPEN,
-            "cases": [case | {"href": _href(case, views)} for case in finding["cases"]],
+            "cases": [_linked(case, views) for case in finding["cases"]],
             "svg": finding.get("figure") and Markup(svg(_figure(finding["figure"]))),
         }
         for i, (finding, anchor) in enumerate(anchors(result))
@@ -53,6 +55,12 @@ def anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:
         yield finding, finding["code"] + (f"-{seen[finding['code']]}" if seen[finding["code"]] > 1 else "")
 
 
+def _linked(case: dict[str, Any], views: Any) -> dict[str, Any]:
+    """`absent`: the row is not among those of the page."""
+    href = _href(case, views)
+    return case | {"href": href, "absent": href is None and bool(views) and case.get("row") is not None}
+
+
 def _href(case: dict[str, Any], views: Any) -> str | None:
     """To the token of a row, or to the line of a batch, that the page shows."""
     row, place = case.get("row"), (case.get("file"), case.get("row"))
@@ -60,7 +68,7 @@ def _href(case: dict[str, Any], views: Any) -> str | None:
         return _line(case["text"], views)
     if not any((view.get("file"), view.get("row")) == place for view in views):
         return None
-    parts = {"row": row, "turn": case.get("turn"), "tok": case.get("token")}
+    parts = {"row": row, "side": case.get("side"), "turn": case.get("turn"), "tok": case.get("token")}
     return "#" + "&".join(f"{name}={value}" for name, value in parts.items() if value is not None)
 
 

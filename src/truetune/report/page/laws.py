@@ -46,5 +46,12 @@ def _margin(value: float, tolerance: float) -> str:
     if not value:
         return "exact"
     if value <= tolerance:
-        return f"{tolerance / value:,.3g} times below"
-    return f"{value / tolerance:,.3g} times above" if tolerance else "above"
+        return f"{_times(tolerance / value)} below"
+    return f"{_times(value / tolerance)} above" if tolerance else "above"
+
+
+def _times(factor: float) -> str:
+    """Three digits: `1.25 times`, `33,600 times`"""
+    if not 100 <= factor < 1e9:
+        return f"{factor:.3g} times"
+    return f"{round(factor, 2 - math.floor(math.log10(factor))):,.0f} times"

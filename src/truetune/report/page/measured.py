@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from truetune.report.page.section import Result, Section, drawn
 
-TITLES = {"environment": "Environment", "recitation": "Recitation", "evaluation": "Evaluation", "service": "Server"}
+TITLES = {
+    "environment": "Environment", "recitation": "Recitation", "evaluation": "Evaluation", "service": "Server",
+    "moments": "Memory", "rungs": "Rungs", "tensors": "What moved", "proof": "Proof", "counts": "Encoded",
+}  # fmt: skip
 """By the key of the JSON"""
 
 

@@ -18,7 +18,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.render.renderer import Renderer
 from truetune.report.page.masks import Masks
-from truetune.report.page.rows import Row, bits, empty, row_of
+from truetune.report.page.rows import Row, bits, empty, kept, row_of
 from truetune.spec.run import Learn, RunSpec
 
 
@@ -42,13 +42,16 @@ class Rendered:
         batch = self.batch([row], exact=True)
         if batch.rejected:
             return [empty(row.origin, batch.rejected[0].reason, format=row.format)]
-        made = [row_of(view, title) | self._beside(view, title) for view, title in _sides(batch, self.encoder)]
+        made = [self._row(view, title) | self._beside(view, title) for view, title in _sides(batch, self.encoder)]
         if not made:
             made = [empty(row.origin, "nothing of it can be trained: it has no turn to learn", format=row.format)]
         if row.problems:
             problems = "; ".join(problem.text for problem in row.problems)
             made = [found | {"error": "; ".join(filter(None, (found.get("error"), problems)))} for found in made]
         return made
+
+    def _row(self, view: TokenView, title: str | None) -> Row:
+        return row_of(view, title) | kept(view, self.setup.spec)
 
     def _beside(self, view: TokenView, title: str | None) -> Row:
         """What the row says of how it should be."""
@@ -58,7 +61,7 @@ class Rendered:
             beside["supervised"] = bits(own)
         name, clean = self._as_it_should_be(view)
         if clean is not None and name is not None and not np.array_equal(clean.ids, view.ids):
-            return beside | {"twin": row_of(clean, title), "twin_name": name}
+            return beside | {"twin": self._row(clean, title), "twin_name": name}
         wanted = view.supervised if clean is None else clean.supervised
         if not np.array_equal(wanted, view.supervised if own is None else own):
             beside["expected"] = bits(wanted)

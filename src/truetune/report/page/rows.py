@@ -3,14 +3,15 @@
 A row (all lists have one entry a token):
 
     row, file, line, turn, format    where it is from; `turn` where one turn alone is trained
-    title                            what else names it (`batch 0, line 2`), or null
+    title                            what else names it (`batch 0, line 2`, `rejected`), or null
     ids                              ints
     pieces                           the characters of each token; bytes of a split character as lone surrogates
     source                           a string, one letter a token: "a" is Source 0, "b" Source 1, ...
     supervised                       a string of 0 and 1: is the token's own label in the loss?
-    runs                             [[first token, path, offset], ...]: from this token on (to the next run) the text
-                                     is `path` from character `offset`, in which the token's first byte stands; path
-                                     "" is template text, offset -1 unknown
+    runs                             [[first token, path, offset, end, message], ...]: from this token on (to the next
+                                     run) the text is the file's `path` from character `offset`, in which the token's
+                                     first byte stands, to before `end`; path "" is template text, offset and end -1
+                                     unknown; of `message` of the conversation, or null
   and where they are known:
     expected                         like supervised, as the inference contract wants it
     attended, padding                strings of 0 and 1
@@ -18,6 +19,7 @@ A row (all lists have one entry a token):
     origins                          of each document: [file, line, row]
     labels, weights, losses          numbers or null
     twin, twin_name                  the same row as it should be (a row), and what that is
+    kept                             [first, one past the last] that max_length leaves; the others are not learned
     error                            why there are no tokens (all lists are empty), or not all, or what is wrong with it
 
 A server of rows (`truetune view`) answers, by the number of a row in the data, from 0:
@@ -43,11 +45,14 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case
+from truetune.checks.pairs.sides import limit_of
 from truetune.checks.report import AuditReport, DataReport, Report, TokenView
 from truetune.data.conversation import Origin
 from truetune.encoding.vocabulary import Vocabulary
+from truetune.render.places import Place, places
 from truetune.render.rendering import IGNORED
 from truetune.report.text import many
+from truetune.spec.run import RunSpec
 
 Row = dict[str, Any]
 
@@ -75,7 +80,7 @@ def _(report: DataReport) -> list[Row]:
     from truetune.report.page.rendered import anew
 
     made = anew(report.spec, [view.example.row for view in report.views])
-    found = [row_of(view) for view in report.views] if made is None else made
+    found = [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
     return list(within([*found, *_refused(report, {row["row"] for row in found})], "row"))
 
 
@@ -134,6 +139,15 @@ def row_of(view: TokenView, title: str | None = None) -> Row:
     }
 
 
+def kept(view: TokenView, spec: RunSpec) -> Row:
+    """What the run's limit leaves of a longer example."""
+    count, most = len(view.ids), spec.max_length
+    if most is None or count <= most:
+        return {}
+    from_end = view.example.row.is_preference and limit_of(spec).from_end
+    return {"kept": [count - most, count] if from_end else [0, most]}
+
+
 def line_of(sample: Sample) -> Row:
     """A line of an audited batch."""
     made: Row = {
@@ -148,7 +162,7 @@ def line_of(sample: Sample) -> Row:
         "source": letters(sample.source),
         "supervised": bits(sample.supervised),
         "runs": [
-            [i, sample.fields[owner].path if owner >= 0 else "", -1]
+            [i, sample.fields[owner].path if owner >= 0 else "", -1, -1, None]
             for i, owner in _changes(sample.field.tolist())
         ],
         "attended": bits(sample.attended),
@@ -202,18 +216,27 @@ def _changes(values: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _runs(view: TokenView) -> Iterator[list[Any]]:
-    """An entry wherever a token begins in another run than the one before, or not where that one's characters end.
+    """An entry wherever a token begins in another place than the one before, or not where that one's characters end.
 
-    The offset is that of the character that holds the token's first byte.
+    The offset is that of the character that holds the token's first byte. A space that the tokenizer put before a field
+    holds none.
     """
-    runs = iter(view.example.rendering.runs)
-    run, last, at = next(runs, None), None, -1
-    for i, (start, piece) in enumerate(zip(view.starts.tolist(), view.pieces, strict=True)):
-        while run is not None and run.end <= start:
-            run = next(runs, None)
+    found, text, starts = iter(places(*view.example)), view.example.rendering.text, view.starts.tolist()
+    place, last, at = next(found, None), None, -1
+    for i, (start, piece) in enumerate(zip(starts, view.pieces, strict=True)):
+        while place is not None and place.end <= start:
+            place = next(found, None)
         inside = "\udc80" <= piece[:1] <= "\udcbf"
-        known = run is not None and run.path and run.offset >= 0
-        if run is not last or not i or (known and at - inside != start):
-            last, at = run, start + inside
-            yield [i, run.path if run else "", run.offset + start - run.start if run is not None and known else -1]
+        known = place is not None and place.offset >= 0
+        added = piece == " " and starts[i + 1 : i + 2] == [start] and text[start : start + 1] != " "
+        if place is not last or not i or added or (known and at - inside != start):
+            last, at = place, start + inside
+            yield [i, *_entry(place, start, added)]
         at += len(piece) if piece.isascii() else sum(not "\udc80" <= unit <= "\udcbf" for unit in piece)
+
+
+def _entry(place: Place | None, start: int, added: bool) -> tuple[str, int, int, int | None]:
+    if place is None or place.offset < 0:
+        return ("", -1, -1, None) if place is None else (place.path, -1, -1, place.message)
+    offset = place.offset + start - place.start
+    return place.path, offset, offset if added else place.offset + place.end - place.start, place.message

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from truetune.report.page.charts import charts
+from truetune.report.page.findings import anchors
 from truetune.report.page.section import Result, Section, drawn
 from truetune.report.plot import key
 from truetune.report.text import visible
@@ -69,13 +69,10 @@ def _pins(runs: Sequence[Run], result: Result) -> Iterator[dict[str, Any]]:
 
 
 def _places(result: Result) -> dict[tuple[str, str], list[str]]:
-    """Code and message of findings -> their anchors, as the section of findings counts them."""
-    counts, places = Counter[str](), dict[tuple[str, str], list[str]]()
-    for finding in result.get("findings", ()):
-        code = finding["code"]
-        counts[code] += 1
-        anchor = code + (f"-{counts[code]}" if counts[code] > 1 else "")
-        places.setdefault((code, finding["message"]), []).append(anchor)
+    """Code and message of findings -> their anchors."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding, anchor in anchors(result):
+        places.setdefault((finding["code"], finding["message"]), []).append(anchor)
     return places
 
 

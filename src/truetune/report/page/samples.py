@@ -85,6 +85,7 @@ class _Prompts:
     def places(self, samples: Sequence[Sample]) -> Iterator[int]:
         """Of the samples of one look, of which several may ask the same."""
         met = Counter[tuple[str, str]]()
+        lines = Counter((sample["file"], sample["line"]) for sample in samples)
         for sample in samples:
             asked = str(sample["question"]), str(sample["reference"])
             place = (*asked, met[asked])
@@ -92,7 +93,7 @@ class _Prompts:
             if place not in self._places:
                 self._places[place] = len(self.shown)
                 self.shown.append({
-                    "place": _place(sample), "seen": bool(sample.get("seen")),
+                    "place": _place(sample, lines[sample["file"], sample["line"]]), "seen": bool(sample.get("seen")),
                     "question": _text(sample["question"]), "reference": _text(sample["reference"]),
                 })  # fmt: skip
             yield self._places[place]
@@ -116,10 +117,10 @@ def _text(value: Any) -> str:
     return "\n".join(visible(line) for line in clip(str(value), LONGEST).split("\n"))
 
 
-def _place(sample: Sample) -> str:
-    """`held.json:4`; the row where it is known, for all rows of a JSON file stand on one line."""
+def _place(sample: Sample, sharing: int = 1) -> str:
+    """`held.json:4`; the row where it is known. Of several rows on one line, as in JSON, the line says nothing."""
     row = sample.get("row")
-    place = f" row {row}" if row is not None and row >= 0 else f":{sample['line']}"
+    place = f" row {row}" if row is not None and row >= 0 else "" if sharing > 1 else f":{sample['line']}"
     return visible(PurePath(str(sample["file"])).name + place)
 
 

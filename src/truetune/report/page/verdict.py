@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.render.rendering import Source
-from truetune.report.page.findings import beyond
+from truetune.report.page.findings import anchors, beyond
 from truetune.report.page.section import Result, Section, drawn
 
 SEVERITIES = ("error", "warning", "info")
@@ -23,7 +23,10 @@ def section(result: Result) -> Section:
             "verdict.html.jinja",
             result=result,
             beyond=beyond(result),
-            verdict=result.get("verdict"),
+            verdict=result.get("summary") or result.get("verdict"),
+            amiss="findings" not in result and result.get("failed"),
+            next=_next(result),
+            subjects=list(_subjects(result)),
             counts=[(s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES],
             ledger=ledger,
             bar=list(bar(ledger)),
@@ -31,6 +34,23 @@ def section(result: Result) -> Section:
             total=sum(row["supervised"] + row["context"] for row in text),
         ),
     )
+
+
+def _subjects(result: Result) -> Iterator[dict[str, Any]]:
+    """Without what the section of the run says again."""
+    known = {name for run in result.get("runs") or () for name in run["facts"]}
+    for subject in result.get("subjects") or ():
+        again = known if subject["kind"] == "run log" else ()
+        yield subject | {"facts": {name: value for name, value in subject["facts"].items() if name not in again}}
+
+
+def _next(result: Result) -> dict[str, str | None]:
+    """The remedy of the gravest finding with its place in the page; else what the result says."""
+    found = [one for one in anchors(result) if one[0]["severity"] != "info"]
+    if not found:
+        return {"text": result.get("next"), "anchor": None}
+    finding, anchor = min(found, key=lambda one: SEVERITIES.index(one[0]["severity"]))
+    return {"text": finding["remedy"], "anchor": anchor}
 
 
 def ledger_of(result: Result) -> list[dict[str, Any]]:

@@ -3,15 +3,18 @@ truetune.boxes = (() => {
   const { make, number, many, spelling } = truetune;
   const CHUNK = 300, LOSSES = [0.05, 0.5, 1, 2, 4];
   const on = (bits, i) => bits?.[i] === "1";
-  const supervised = (row, i) => on(row.supervised, i);
-  const wrong = (row, i) => Boolean(row.expected) && row.expected[i] !== row.supervised[i];
+  const kept = (row, i) => !row.kept || (i >= row.kept[0] && i < row.kept[1]);
+  const supervised = (row, i) => on(row.supervised, i) && kept(row, i);
+  const wrong = (row, i) => Boolean(row.expected) && kept(row, i) && row.expected[i] !== row.supervised[i];
+  const learned = (row) => (row.kept ? row.supervised.slice(...row.kept) : row.supervised).replaceAll("0", "").length;
+  const limit = ({ kept: [first, end] }) => `max_length ${number(end - first)}`;
   const bucket = (loss) => LOSSES.filter((limit) => loss >= limit).length;
   const named = (key) => ({ key, label: key });
   const source = (row, i, sources) => (on(row.padding, i) ? named("padding") : sources[row.source.charCodeAt(i) - 97] ?? named("other"));
 
   function names(row, i, look) {
     const loss = row.losses?.[i];
-    return ["t", `s-${source(row, i, look.sources).key}`, supervised(row, i) && "sup", wrong(row, i) && "wrong",
+    return ["t", `s-${source(row, i, look.sources).key}`, supervised(row, i) && "sup", wrong(row, i) && "wrong", !kept(row, i) && "cut",
       row.attended && !on(row.attended, i) && "unseen", look.text && "run", look.differs?.[i] && "differs",
       look.loss && Number.isFinite(loss) && `l${bucket(loss)}`].filter(Boolean).join(" ");
   }
@@ -24,6 +27,13 @@ truetune.boxes = (() => {
     return span;
   }
 
+  /* What begins at a token, and is said there: a document of a packed row, or what a limit cuts off. */
+  function border(row, i, packed) {
+    if (row.kept?.[1] === i) return `cut here: ${limit(row)}; what follows is not learned`;
+    if (i && row.kept?.[0] === i) return `cut here: ${limit(row)}; what stands before is not learned`;
+    return packed && (!i || row.documents[i] !== row.documents[i - 1]) ? documentTitle(row, i) : null;
+  }
+
   function documentTitle(row, i) {
     const document_ = row.documents[i], origin = row.origins?.[document_], at = row.positions?.[i];
     if (document_ < 0) return "padding";
@@ -32,7 +42,7 @@ truetune.boxes = (() => {
     return `document ${document_}${from}${place}`;
   }
 
-  /* Documents as groups of chunks of tokens; what `look.keep` leaves out as a gap with its count. */
+  /* Documents, and what is cut off, as groups of chunks of tokens; what `look.keep` leaves out as a gap with its count. */
   function draw(target, row, look) {
     const texts = look.text ? spelling.whole(row.pieces) : null, spans = new Array(row.ids.length);
     const packed = row.documents?.some((document) => document > 0);
@@ -44,10 +54,11 @@ truetune.boxes = (() => {
     const open = () => { chunk = group.appendChild(make("div", { class: opened++ < 3 ? "chunk" : "chunk far", role: "presentation" })); filled = 0; };
     target.replaceChildren();
     for (let i = 0; i < spans.length; i++) {
-      if (packed && (!i || row.documents[i] !== row.documents[i - 1])) {
+      const title = border(row, i, packed);
+      if (title) {
         if (chunk) gap();
-        const title = documentTitle(row, i);
-        group = target.appendChild(make("div", { role: "group", class: "document", "aria-label": title }, make("p", { class: "border" }, title)));
+        const cut = row.kept ? "border cutoff" : "border";
+        group = target.appendChild(make("div", { role: "group", class: "document", "aria-label": title }, make("p", { class: cut }, title)));
         open();
       } else if (!chunk || (filled >= CHUNK && /\n$/.test(row.pieces[i - 1])) || filled >= 2 * CHUNK) {
         if (chunk) gap();
@@ -125,5 +136,5 @@ truetune.boxes = (() => {
     return best ?? spans[i];
   }
 
-  return { draw, move, differing, supervised, wrong, source, LOSSES };
+  return { draw, move, differing, kept, supervised, learned, limit, wrong, source, LOSSES };
 })();

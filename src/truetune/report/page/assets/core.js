@@ -2,6 +2,8 @@
 /* One name for all scripts of the page. Everything from data is put in by textContent, never as markup. */
 const truetune = {
   sections: new Map(),
+  /* What the token view is made of, by name: (view) => its functions; see tokens.js. */
+  parts: {},
   /* Called once with the section's element and its data, when the page opens. */
   section(id, open) { this.sections.set(id, open); },
 

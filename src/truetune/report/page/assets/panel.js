@@ -22,8 +22,9 @@ truetune.panel = (() => {
     yield ["id", String(row.ids[i])];
     yield ["source", boxes.source(row, i, sources).label];
     yield ["from", from(row, places[i], i), "wide"];
-    yield ["label", `${row.labels?.[i] ?? (learned ? row.ids[i] : -100)} (${learned ? "supervised" : "context"})`];
-    if (row.expected) yield expected(row, i);
+    yield boxes.kept(row, i) ? ["label", `${row.labels?.[i] ?? (learned ? row.ids[i] : -100)} (${learned ? "supervised" : "context"})`]
+      : ["label", `none: cut off by ${boxes.limit(row)}`, "amiss"];
+    if (row.expected && boxes.kept(row, i)) yield expected(row, i);
     yield ["token", `${number(i)} of ${number(row.ids.length)}`];
     if (row.positions) yield ["position", number(row.positions[i])];
     if (row.documents?.[i] >= 0) yield ["document", document(row, i)];

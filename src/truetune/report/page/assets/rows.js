@@ -1,7 +1,7 @@
 /* The rows of the token view, here or at a server, and a list that draws only what is in view.
    An entry is a row of the data with its views: one, or one a turn. */
 truetune.rows = (() => {
-  const PAGE = 20, KEPT = 25;
+  const PAGE = 20, KEPT = 25, WAITING = 3;
 
   function here(rows) {
     const entries = [], known = new Map();
@@ -20,33 +20,52 @@ truetune.rows = (() => {
 
   function remote(url) {
     const pages = new Map(), asked = new Map(), pause = () => new Promise((done) => setTimeout(done, 500));
-    let length = 0, total = null, changed = () => {};
+    let length = 0, total = null, changed = () => {}, turns = 0, queue = Promise.resolve();
+    const gone = (row) => `there is no row ${truetune.number(row)}: the last is row ${truetune.number(total - 1)}`;
     async function get(path, query) {
-      const response = await fetch(`${path}?${new URLSearchParams(query)}`);
-      if (!response.ok) throw new Error(`the server answers ${response.status}`);
+      const response = await fetch(`${path}?${new URLSearchParams(query)}`).catch(() => { throw new Error("no answer; does truetune view still run?"); });
+      if (!response.ok) throw new Error((await response.text()).trim() || `the server answers ${response.status}`);
       return response.json();
     }
-    async function ask(start, count) {
-      const page = await get(url, { start, count });
+    /* One request after the other; null where it is not wanted any more when its time has come. */
+    async function ask(start, count, dropped = () => false) {
+      queue = queue.catch(() => {}).then(() => (dropped() ? null : get(url, { start, count })));
+      const page = await queue;
+      if (!page) return null;
       total = page.total;
       length = Math.max(length, total ?? page.indexed);
       changed(page.notice);
       return page.rows;
     }
-    async function fetched(number) {
+    async function fetched(number, dropped) {
       const first = number * PAGE, entries = Array.from({ length: PAGE }, () => []);
       for (let start = first, rows; start < first + PAGE && (total === null || start < total);) {
-        for (const row of (rows = await ask(start, first + PAGE - start))) entries[row.row - first]?.push(row);
+        rows = await ask(start, first + PAGE - start, dropped);
+        if (!rows) return;
+        for (const row of rows) entries[row.row - first]?.push(row);
         if (rows.length) start = rows.at(-1).row + 1; else if (total === null) await pause(); else break;
       }
       pages.set(number, entries);
       if (pages.size > KEPT) pages.delete(pages.keys().next().value);
       changed();
     }
-    function load(k) {
+    /* `list`: only to be seen in the list, which may scroll on from it. */
+    async function load(k, list = false) {
       const number = Math.floor(k / PAGE);
-      if (!pages.has(number) && !asked.has(number)) asked.set(number, fetched(number).finally(() => asked.delete(number)));
-      return Promise.resolve(asked.get(number)).then(() => pages.get(number)?.[k % PAGE]);
+      if (!pages.has(number)) {
+        const page = asked.get(number) ?? { list };
+        page.list &&= list;
+        if (page.turn !== turns) page.turn = ++turns;
+        page.done ??= fetched(number, () => page.list && turns - page.turn >= WAITING).finally(() => asked.delete(number));
+        asked.set(number, page);
+        await page.done;
+      }
+      if (k >= (total ?? Infinity)) throw new Error(gone(k));
+      return pages.get(number)?.[k % PAGE];
+    }
+    function index(number) {
+      if (number >= (total ?? Infinity)) changed(gone(number));
+      return Math.max(0, Math.min(number, (total ?? Infinity) - 1));
     }
     /* The first row from `start` on; null where there is none, or `go(rows looked at)` is false. */
     async function seek(query, start, go) {
@@ -62,7 +81,7 @@ truetune.rows = (() => {
     }
     return {
       get length() { return length; }, get end() { return total ?? Infinity; }, seek, load, watch,
-      at: (k) => pages.get(Math.floor(k / PAGE))?.[k % PAGE], index: (number) => Math.max(0, Math.min(number, (total ?? Infinity) - 1)),
+      at: (k) => pages.get(Math.floor(k / PAGE))?.[k % PAGE], index,
       * known() { for (const [number, page] of pages) for (const [i, views] of page.entries()) yield [number * PAGE + i, views]; },
     };
   }

@@ -26,14 +26,14 @@ truetune.search = (() => {
 
   function * ids(row, id) { for (let i = row.ids.indexOf(id); i >= 0; i = row.ids.indexOf(id, i + 1)) yield [i, i]; }
 
-  /* [{k, view, first, last}, ...] by row; at most MOST. */
+  /* [{k, row, first, last}, ...] in order; at most MOST. */
   function find(entries, query) {
     const id = /^(?:#|id:)\s*(\d+)$/i.exec(query), hits = [];
     const pattern = new RegExp(query.replace(/[\\^$.*+?()[\]{}|/-]/g, (c) => `\\${c}`), "giu");
-    for (const [k, views] of entries) for (const view of views ?? []) {
-      if (view.error && !view.ids?.length) continue;
-      for (const [first, last] of id ? ids(view, Number(id[1])) : spots(view, pattern)) {
-        if (hits.push({ k, view, first, last }) >= MOST) return hits;
+    for (const [k, rows] of entries) for (const row of rows ?? []) {
+      if (row.error && !row.ids?.length) continue;
+      for (const [first, last] of id ? ids(row, Number(id[1])) : spots(row, pattern)) {
+        if (hits.push({ k, row, first, last }) >= MOST) return hits;
       }
     }
     return hits;

@@ -41,18 +41,18 @@ truetune.spelling = (() => {
     return made;
   }
 
-  /* Of each token [path, first character, behind the last]; -1 where only the field is known. */
+  /* Of each token [path, first character, behind the last, message]; -1 where only the field is known. */
   function places(row) {
-    let run = -1, path = "", at = -1;
+    let run = -1, path = "", at = -1, end = -1, message = null;
     return row.pieces.map((piece, i) => {
       const units = [...piece], inside = units.length > 0 && continues(units[0]);
       let begins = false;
-      while (row.runs[run + 1]?.[0] <= i) { [, path, at] = row.runs[++run]; begins = true; }
-      if (at < 0) return [path, -1, -1];
+      while (row.runs[run + 1]?.[0] <= i) { [, path, at, end = Infinity, message = null] = row.runs[++run]; begins = true; }
+      if (at < 0) return [path, -1, -1, message];
       if (begins && inside) at += 1;
       const start = at - inside;
       at += units.filter((unit) => !continues(unit)).length;
-      return [path, start, at];
+      return [path, start, Math.min(at, end), message];
     });
   }
 

@@ -1,0 +1,53 @@
+"""Rows far into the data, read without those before them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from io import BytesIO
+from typing import IO
+
+from truetune.data.conversation import Conversation, Origin
+from truetune.data.files import Source, open_raw, resolve, unpacked
+from truetune.data.records import Record, is_array, lines, records
+from truetune.data.rows import conversations, exemplar
+from truetune.data.stretches import BLOCK, stretches
+from truetune.spec.run import RunSpec
+
+
+def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
+    """The rows at these origins, but for those of files that can only be read from their start. Raises DataError."""
+    for source in resolve(spec.data) if wanted else ():
+        mine = {origin.line: origin.row for origin in wanted if origin.file == str(source.path)}
+        if mine:
+            with open_raw(source.path) as raw:
+                like = exemplar(records(source, raw), source, spec.format, spec.map, skips=False)
+                of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
+                for record in _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine):
+                    yield from conversations(
+                        [record], source, mine[record.line], format=spec.format, columns=spec.map, like=like,
+                        on_broken=lambda *_: None,
+                    )  # fmt: skip
+
+
+def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
+    """Only the blocks with lines that are wanted are parsed."""
+    for stretch, block in stretches(unpacked(raw, source.path), BLOCK):
+        here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
+        if any(line in here for line in wanted):
+            yield from (r for r in lines(BytesIO(block), source.path, stretch.line, stretch.start) if r.line in wanted)
+        if max(wanted) in here:
+            return
+
+
+def _of_parts(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
+    """Only row groups and batches with rows that are wanted are read."""
+    if source.kind not in ("parquet", "arrow"):
+        return
+    from truetune.data.columnar import parts, rows
+
+    first = 1
+    for part, count in enumerate(list(parts(source, raw))):
+        if any(first <= line < first + count for line in wanted):
+            found = enumerate(rows(source, raw, part), first)
+            yield from (Record(line, row) for line, row in found if line in wanted)
+        first += count

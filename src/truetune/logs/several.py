@@ -1,0 +1,105 @@
+"""A folder that holds several runs: told before one of them is taken for all."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.errors import UsageError
+from truetune.logs.log import checkpoint_step
+
+STATE = "trainer_state.json"
+HEAD = 1 << 16
+"""Bytes of a trainer_state.json in which its step and its first record stand"""
+GLOBAL_STEP = re.compile(rb'"global_step":\s*(\d{1,15})\b')
+HISTORY = re.compile(r'"log_history":\s*\[\s*')
+LOGS = ("trainer_log.jsonl", "logging.jsonl", "run.json")
+"""What else only the folder of one run holds"""
+DEPTH = 2
+"""Levels of folders in which runs are looked for"""
+LISTED = 12
+
+
+class One(NamedTuple):
+    """One run."""
+
+    path: Path
+    date: float
+    """When its state was written"""
+    step: int | None
+
+
+def refuse_several(folder: Path) -> None:
+    """Raises UsageError where a folder holds runs in folders of their own, or the checkpoints of several trainings."""
+    found = sorted(_apart(folder) if _is_one(folder) else runs_below(folder), key=lambda run: -run.date)
+    if len(found) < 2:
+        return
+    lines = [_line(run) for run in found[:LISTED]] + [f"and {len(found) - LISTED} more"] * (len(found) > LISTED)
+    raise UsageError(
+        f"{folder}: this holds {len(found)} runs; one was expected. Those found, the newest first:\n  "
+        + "\n  ".join(lines)
+        + f"\nName the one that is meant, {found[0].path} say; for two side by side: "
+        f"truetune report {found[0].path} {found[1].path}"
+    )
+
+
+def step_of(state: Path) -> int | None:
+    """The last step that a trainer_state.json tells of; None where its head does not say."""
+    with state.open("rb") as file:
+        said = GLOBAL_STEP.search(file.read(HEAD))
+    return int(said[1]) if said else None
+
+
+def _line(run: One) -> str:
+    date = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.date))
+    return f"{run.path}  {date}" + ("" if run.step is None else f", step {run.step:,}")
+
+
+def _is_one(folder: Path) -> bool:
+    """Is it the folder of a run, by what its trainer wrote?"""
+    return bool(_states(folder)) or any((folder / name).is_file() for name in LOGS)
+
+
+def _states(folder: Path) -> list[Path]:
+    """Its own trainer_state.json first, then those of its checkpoints."""
+    children = [child for child in folder.iterdir() if checkpoint_step(child) is not None]
+    return [state for child in (folder, *children) if (state := child / STATE).is_file()]
+
+
+def runs_below(folder: Path, depth: int = DEPTH) -> Iterator[One]:
+    """The runs in folders of their own."""
+    for child in sorted(folder.iterdir()):
+        if not child.is_dir() or child.is_symlink() or child.name.startswith("."):
+            continue
+        if _is_one(child):
+            newest = max(_states(child), key=lambda state: step_of(state) or 0, default=None)
+            at = newest or next(child / name for name in LOGS if (child / name).is_file())
+            yield One(child, at.stat().st_mtime, step_of(newest) if newest else None)
+        elif depth > 1:
+            yield from runs_below(child, depth - 1)
+
+
+def _apart(folder: Path) -> Iterator[One]:
+    """The trainings whose states stand in one folder, each by its last: a resumed training keeps its first record."""
+    trainings: dict[str, list[Path]] = {}
+    for state in _states(folder):
+        if first := _first(state):
+            trainings.setdefault(first, []).append(state)
+    for states in trainings.values():
+        last = max(states, key=lambda state: (step_of(state) or 0, state.parent == folder))
+        yield One(last if last.parent == folder else last.parent, last.stat().st_mtime, step_of(last))
+
+
+def _first(state: Path) -> str:
+    """The first record of a trainer_state.json; empty where there is none yet, or its head is damaged."""
+    with state.open("rb") as file:
+        head = file.read(HEAD).decode("utf-8", "replace")
+    begins = HISTORY.search(head)
+    try:
+        return json.dumps(json.JSONDecoder().raw_decode(head, begins.end())[0], sort_keys=True) if begins else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,117 @@
+"""Places: where in its file the text of a row stands.
+
+Every format becomes a Conversation, whose paths (`messages[1].content`) are truetune's. For rows that are shown the
+reader runs once more, over the row with an atom (`traced`) for each of its strings: what it makes of them says where
+they stood, `output`, `conversations[1].value`, or one column behind the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from truetune.data.conversation import Conversation
+from truetune.data.json_text import parsed
+from truetune.render.rendering import Rendering
+from truetune.render.template import path_text, wrapped
+from truetune.render.traced import Path, Trace, Traced, cut
+
+JOINED = "put between the columns"
+"""Where the text stands that a reader joins columns with"""
+READ_AS = "read as "
+"""Before truetune's path, where the file's is not known"""
+FIELDS = ("messages", "tools", "documents", "prompt", "completion", "text")
+
+
+class Place(NamedTuple):
+    """`text[start:end]` of a rendering stands in one place of the file."""
+
+    start: int
+    end: int
+    path: str
+    """`conversations[2].value`; empty for template text."""
+    offset: int
+    """Where in the field it begins, in characters; -1 where only the field is known."""
+    message: int | None
+    """The message of the conversation that it is part of."""
+
+
+def places(row: Conversation, rendering: Rendering) -> list[Place]:
+    """In order, without gaps, covering the whole text.
+
+    A string that stands in the file as JSON (`messages`, a tool call) is taken for what it holds.
+    """
+    found = None if row.raw is None else dict(_fields(row, {run.path for run in rendering.runs}))
+    made = []
+    for start, end, _, path, offset in rendering.runs:
+        message = _message(path)
+        for length, own, place in _own(found, path, offset, end - start):
+            made.append(Place(start, start := start + length, own, place, message))
+    return made
+
+
+def _own(found: dict[str, Traced] | None, path: str, offset: int, length: int) -> Iterator[tuple[int, str, int]]:
+    """(length, path, offset) of the stretches of a field."""
+    if found is None or path in ("", "?"):
+        yield length, path, offset
+        return
+    text = found.get(path)
+    if text is None:
+        yield length, READ_AS + path, -1
+    elif offset < 0:
+        names = {path_text(segment.path) for segment in text.all_segments() if segment.path}
+        yield length, names.pop() if len(names) == 1 else READ_AS + path, -1
+    else:
+        for size, own, place in cut(text.all_segments(), offset, offset + length):
+            yield size, path_text(own) if own else JOINED, place
+
+
+def _fields(row: Conversation, wanted: set[str]) -> Iterator[tuple[str, Traced]]:
+    """Texts of a row by their paths, as what is known of where they stand."""
+    texts = {path: text for path, text in _texts(row) if path_text(path) in wanted}
+    for raw in (lambda: row.raw, lambda: _unfolded(row.raw)):
+        again = _again(row, raw()) if texts else {}
+        for path, text in [*texts.items()]:
+            place = again.get(path)
+            if isinstance(place, Traced) and place.plain == text:
+                yield path_text(path), place
+                del texts[path]
+
+
+def _again(row: Conversation, raw: Any) -> dict[Path, str]:
+    """The texts of a row that is read again; nothing where it can't be."""
+    assert row.read is not None
+    try:
+        return dict(_texts(row.read(wrapped(raw, (), Trace()), row.origin)))
+    except (RecursionError, TypeError, ValueError):
+        return {}
+
+
+def _texts(row: Conversation) -> Iterator[tuple[Path, str]]:
+    for name in FIELDS:
+        yield from _strings(getattr(row, name), (name,))
+
+
+def _strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(item, (*path, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _strings(item, (*path, i))
+
+
+def _unfolded(value: Any) -> Any:
+    """With what stands in it as JSON."""
+    value = parsed(value, [])
+    if isinstance(value, dict):
+        return {key: _unfolded(item) for key, item in value.items()}
+    return [_unfolded(item) for item in value] if isinstance(value, list) else value
+
+
+def _message(path: str) -> int | None:
+    found = re.match(r"messages\[(\d+)\]", path)
+    return int(found[1]) if found else None

@@ -1,0 +1,143 @@
+"""What a report says in one sentence, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from truetune.checks.report import AuditReport, DataReport, Report
+from truetune.report import audited
+from truetune.report.terminal import verdict
+from truetune.report.text import many
+
+if TYPE_CHECKING:
+    from truetune.checks.examine import DoctorReport
+    from truetune.checks.lint import LintReport
+    from truetune.checks.movement import MovementReport
+    from truetune.evaluation.evaluated_report import EvaluationReport
+    from truetune.evaluation.report import SampleReport
+    from truetune.rehearsal.report import RehearsalReport
+    from truetune.serving.report import ServiceReport
+
+
+def said(report: Report) -> str:
+    """What was found out, in one sentence."""
+    if own := SAID.get(type(report).__name__):
+        return own(report)
+    if isinstance(report, AuditReport):
+        return audited.verdict(report)
+    if isinstance(report, DataReport) and report.rows:
+        return verdict(report).plain
+    return _found(report, many(max(1, len(report.subjects)), "subject"))
+
+
+def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What to do next: the remedy of the gravest finding, else the command that follows; empty where there is none.
+    `runs` are those of its JSON."""
+    gravest = next((finding for finding in report.findings if finding.severity != "info"), None)
+    if gravest or report.unjudged():
+        return gravest.remedy if gravest else report.unjudged()
+    if runs:
+        return NEXT["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
+    return next((NEXT[kind.__name__] for kind in type(report).__mro__ if kind.__name__ in NEXT), "")
+
+
+def _found(report: Report, where: str) -> str:
+    grave = [finding for finding in report.findings if finding.severity != "info"]
+    if not grave:
+        return f"Nothing wrong was found in {where}."
+    others = f"; and {many(len(grave) - 1, 'finding')} more" if grave[1:] else ""
+    return f"{grave[0].message} ({grave[0].rule}){others}"
+
+
+def _lint(report: LintReport) -> str:
+    return _found(report, many(report.files, "file"))
+
+
+def _doctor(report: DoctorReport) -> str:
+    here = report.environment
+    if broken := [name for name, error in here.loads.items() if error]:
+        return f"{', '.join(broken)} can't be imported in this environment."
+    if here.torch is None:
+        installed = "torch" in here.packages
+        return f"torch {'was not imported' if installed else 'is not installed'}: " + (
+            "what it can use is not known." if installed else "this environment can check, and not train.")  # fmt: skip
+    if not here.torch.available:
+        return f"torch sees no GPU: this environment trains on its {here.machine.cpus or '?'} CPUs."
+    bf16 = "works" if here.torch.bf16 else "fails"
+    return f"torch uses {many(len(here.torch.devices), 'GPU')} ({here.torch.devices[0].name}), and bf16 {bf16}."
+
+
+def _movement(report: MovementReport) -> str:
+    from truetune.report.movement import moved
+
+    return moved(report.manifest)
+
+
+def _evaluation(report: EvaluationReport) -> str:
+    found, level = report.evaluated, f"{100 * report.confidence:.3g} %"
+    if found is None:
+        return f"{many(len(report.tasks.tasks), 'task')} of lm-eval measured." if report.tasks else "Nothing measured."
+    parts, loss, change, stops = [], found.model.loss(), found.change(), found.model.stops
+    if loss:
+        between = "" if loss.low is None else f" ({level}: {loss.low:.3g} to {loss.high:.3g})"
+        parts.append(f"the loss is {loss.mean:.3g} nats a token{between}")
+    if change and found.other:
+        than = "the base's" if found.is_base else f"that of {found.other.name}"
+        apart = f"{abs(change.difference):.2g} {'below' if change.difference < 0 else 'above'} {than}"
+        parts.append(f"{apart}{', which may be chance' if change.p >= 0.05 else ''} (p {change.p:.2g})")
+    if stops:
+        parts.append(f"it would stop at {stops.likely:,} of {many(stops.ends, 'end')} of answers")
+    if report.metrics and report.metrics.groups:
+        parts.append(f"{many(sum(group.samples for group in report.metrics.groups), 'answer')} judged")
+    return f"On {many(found.rows, 'held-out row')} {'; '.join(parts) or 'nothing could be measured'}."
+
+
+def _service(report: ServiceReport) -> str:
+    from truetune.report.service import lines
+
+    if report.service.lost:
+        return f"Broken off: what the server does was not seen of {', '.join(report.service.lost)}."
+    seen = list(lines(report.service))
+    bad = [f"{name}: {text}" for name, text, good in seen if not good]
+    if bad:
+        return f"Served otherwise than trained: {'; '.join(bad)}."
+    return f"{many(len(seen), 'part')} looked at, each served as trained." if seen else "Nothing could be looked at."
+
+
+def _sample(report: SampleReport) -> str:
+    from truetune.report.sampled import success
+
+    return f"{success(report)}."
+
+
+def _rehearsal(report: RehearsalReport) -> str:
+    parts, rows = [], report.recited
+    if rows:
+        whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)
+        parts.append(f"a miniature that memorised {many(len(rows), 'row')} recites {whole} of them, and stops at the "
+                     f"end of {ended}")  # fmt: skip
+    if report.pairs:
+        grown = sum(pair.after > pair.before for pair in report.pairs)
+        parts.append(f"the margin grows in {grown} of {many(len(report.pairs), 'pair')}")
+    return "; ".join((*parts, audited.verdict(report)))
+
+
+SAID: Mapping[str, Callable[[Any], str]] = {
+    "DoctorReport": _doctor, "EvaluationReport": _evaluation, "LintReport": _lint, "MovementReport": _movement,
+    "RehearsalReport": _rehearsal, "SampleReport": _sample, "ServiceReport": _service,
+}  # fmt: skip
+"""By the class of a report, which is not imported for its name alone"""
+NEXT: Mapping[str, str] = {
+    "curves alone": "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT",
+    "AuditReport": "let the run go on; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT",
+    "DataReport": "rehearse the run in miniature: truetune rehearse SETTINGS, or truetune rehearse -- python train.py",
+    "DoctorReport": "look at the data: truetune check DATA -t MODEL",
+    "EvaluationReport": "look at its answers: truetune sample MODEL --data HELD-OUT",
+    "LintReport": "look at the data: truetune check DATA -t MODEL",
+    "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
+    "RehearsalReport": "train: truetune train SETTINGS, or your own command",
+    "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
+    "SampleReport": "measure it: truetune evaluate MODEL --data HELD-OUT --against base",
+}
+"""Where nothing is wrong"""

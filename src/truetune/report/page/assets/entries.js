@@ -1,0 +1,46 @@
+/* The list of rows, and which of them is shown. */
+truetune.parts.entries = (view) => {
+  const { make, number, many, spelling, boxes } = truetune, { one, all, store, at, say } = view;
+  const linked = new Set([...document.querySelectorAll("#findings a[href^='#']")].map((a) => a.hash.split("&")[0]));
+  const marked = (row) => Boolean(row.error) || (row.row !== null && linked.has(`#row=${row.row}`));
+  const place = ({ row, title }) => (row === null ? spelling.visible(title ?? "a line").split(", placed by ")[0] : `row ${number(row)}`);
+  const failed = (error) => say(`the rows can't be read: ${error.message}`);
+  let timer = 0;
+
+  const list = truetune.list(one(".list"), 46, (k) => {
+    const rows = store.at(k), row = rows?.[0];
+    if (!rows) later();
+    const where = { "aria-selected": String(k === at.k), "aria-setsize": store.length, "aria-posinset": k + 1 };
+    return make("div", { role: "option", class: "entry", id: `entry-${k}`, "data-k": k, ...where },
+      make("b", {}, row ? place(row) : `row ${number(k)}`),
+      row && marked(row) ? make("span", { class: "noted" }, row.error ? " ● amiss" : " ● finding") : null,
+      rows?.length > 1 ? ` · ${rows.length} ${row.turn === null ? "sides" : "turns"}` : null,
+      make("span", { class: "place" }, row ? `${many(row.ids.length, "token")}, ${number(boxes.learned(row))} supervised` : ""));
+  });
+
+  /* Loads the entries in view, once scrolling rests. */
+  function later() {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      for (const { dataset } of all(".entry")) if (!store.at(Number(dataset.k))) store.load(Number(dataset.k), true).catch(failed);
+    }, 60);
+  }
+
+  /* Of an entry's rows the one that is asked for: itself, or by its side and turn. */
+  function asked(rows, { row, side, turn }) {
+    const fit = (other) => 2 * Boolean(side && other.title === side) + (other.turn !== null && other.turn === turn);
+    return row ?? rows.reduce((best, other) => (fit(other) > fit(best) ? other : best));
+  }
+
+  async function choose(k, token = 0, wanted = {}) {
+    if (k < 0 || k >= store.end) return;
+    at.k = k;
+    list.reveal(k);
+    const rows = store.at(k) ?? await store.load(k).catch(failed);
+    if (at.k !== k || !rows?.length) return rows && say(`row ${number(k)} has no tokens`);
+    const row = asked(rows, wanted);
+    one("[data-jump]").value = row.row ?? k;
+    view.show(row, token);
+  }
+  return { list, place, failed, choose };
+};

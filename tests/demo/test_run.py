@@ -1,0 +1,21 @@
+"""What the demo shows before it trains."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from truetune.demo import BROKEN
+from truetune.demo.faults import broken_tokenizer
+from truetune.demo.run import _check
+
+
+def test_lines_are_named_without_the_folder_of_the_package(tmp_path: Path) -> None:
+    here, console = Path.cwd(), Console(file=StringIO(), record=True, width=100)
+    assert _check(BROKEN, broken_tokenizer(tmp_path / "tokenizer"), console).failed()
+    said = console.export_text()
+    assert f"--> {BROKEN.name}:18" in said
+    assert str(BROKEN.parent) not in said
+    assert Path.cwd() == here
