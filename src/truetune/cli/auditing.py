@@ -84,7 +84,9 @@ def unseen(outcome: Outcome) -> str:
     """Why there is no report."""
     if outcome.code >= 128:
         return "the command was ended before"
-    return f"{'transformers was imported, but ' if outcome.waiting else ''}no transformers Trainer reached train()"
+    before = f" before the command ended with exit code {outcome.code}" if outcome.code and not outcome.loops else ""
+    imported = "transformers was imported, but " if outcome.waiting else ""
+    return f"{imported}no transformers Trainer reached train(){before}"
 
 
 def numbered(deliver: Delivery, before: int) -> Delivery:

@@ -60,7 +60,7 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
         lost = {name: digest for name, digest in trained.items() if digest not in map(_digest, served.values())}
         inside = found.tokenizer_config.get("chat_template")
         if lost and (served or whole):
-            state = f"has {len(served):,} others" if served else "has none"
+            state = "has none" if not served else "has another" if len(served) == 1 else f"has {len(served):,} others"
             yield self.finding(
                 f"the rows were encoded with the chat template {', '.join(lost)}, and the checkpoint {state}",
                 REMEDY,
