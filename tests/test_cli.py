@@ -112,6 +112,9 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
     )
     assert told[1] == "settings from truetune.yaml: data chats.jsonl, learn, map, template_kwargs\n"
     assert "data" not in truetune("check", "chats.jsonl", cwd=tmp_path).stderr
+    over = spec("--learn", "all", "--no-tool-calls", "--template-kwarg", "a=2", "--template-kwarg", "b=3")
+    assert (over["learn"]["what"], over["template_kwargs"]) == ("all", {"a": 2, "b": 3})
+    assert re.search("learn|kwargs", told[-1]) is None, "each is given by the command line"
     wrong = truetune("check", "--config", "chats.jsonl", cwd=tmp_path)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("truetune: error: chats.jsonl: ")

@@ -19,7 +19,10 @@ NEVER = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
 def test_streams_and_exit_code_come_through() -> None:
     done = run("-c", NEVER)
     assert (done.returncode, done.stdout) == (7, "out\n")
-    assert done.stderr == f"err\n{UNSEEN}no transformers Trainer reached train() before the command ended with exit code 7\n"
+    assert (
+        done.stderr
+        == f"err\n{UNSEEN}no transformers Trainer reached train() before the command ended with exit code 7\n"
+    )
 
 
 def test_an_exception_comes_through() -> None:

@@ -70,7 +70,9 @@ def test_a_script(tmp_path: Path) -> None:
 def test_a_script_that_ends_before(tmp_path: Path) -> None:
     done = rehearse(tmp_path, "--", sys.executable, "-c", "import sys; print('hello'); sys.exit(5)")
     assert (done.returncode, done.stdout) == (5, "hello\n")
-    assert done.stderr.startswith("truetune: nothing was rehearsed: no transformers Trainer reached train() before the ")
+    assert done.stderr.startswith(
+        "truetune: nothing was rehearsed: no transformers Trainer reached train() before the "
+    )
     assert "before the command ended with exit code 5; the command ran as it is" in done.stderr
 
 

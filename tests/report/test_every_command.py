@@ -14,6 +14,7 @@ from tests.report.runs import write_run
 from tests.report.test_shown import evaluation, rehearsal, service
 from truetune.checks.report import DataReport, Report
 from truetune.cli import commands
+from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import page, page_of
 from truetune.serving.effect import Effect
@@ -66,6 +67,22 @@ def test_a_plan_has_a_page_and_so_has_its_json(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(made)
     assert "It does not fit" in run("report", tmp_path / "plan.json", "-o", again)
     assert again.read_text() == text
+
+
+def test_what_failed_without_a_finding_is_not_clean(tmp_path: Path) -> None:
+    """Alone, and beside a clean result."""
+    clean, plan, html = tmp_path / "clean.json", tmp_path / "plan.json", tmp_path / "both.html"
+    run("check", DATA, "-t", TOKENIZER, "-o", clean)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    plan.write_text(run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--max-length", "512", "--json"))
+    done = CliRunner().invoke(commands, ["report", str(clean), str(plan), "-o", str(html)], standalone_mode=False)
+    text = html.read_text()
+    assert done.return_value == 1
+    assert '<p class="verdict bad">It does not fit: ' in text
+    assert '<b class="amiss">failed</b>' in text
+    assert 'class="clean"' not in text
+    assert "rehearse the run" not in text
+    assert 'class="clean">clean</b>' in page_of(json.loads(clean.read_text()))
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:

@@ -217,6 +217,17 @@ def test_a_row_says_what_a_limit_leaves_of_it() -> None:
     assert text["kept"] == text["twin"]["kept"] == [0, 3]
 
 
+@pytest.mark.parametrize(("settings", "form"), [
+    ({"encode": {"overflow": "split"}}, "messages"), ({"training": {"packing_strategy": "wrapped"}}, "messages"),
+    ({"training": {"packing_strategy": "greedy"}}, "text"),
+])  # fmt: skip
+def test_no_limit_is_drawn_where_long_rows_go_on(settings: dict[str, Any], form: str) -> None:
+    row = chat("one", "two") if form == "messages" else Conversation(Origin("a", 1, 0), "text", text="Once upon a time")
+    assert "kept" in rendered("demo", max_length=3).rows(row)[0]
+    going_on = Rendered(RunSpec(tokenizer=str(TOKENIZER), max_length=3, **settings))
+    assert "kept" not in going_on.rows(row)[0]
+
+
 def test_a_page_holds_so_many_tokens_and_says_what_it_leaves_out() -> None:
     (row,) = rendered("demo").rows(chat("one " * 50, "two"))
     size = len(row["ids"])

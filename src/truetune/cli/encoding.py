@@ -105,7 +105,7 @@ def encode(
     except KeyboardInterrupt:
         click.echo("truetune: interrupted; run the same command again, and it goes on from here", err=True)
         raise
-    value = encoded_page(encoded)
+    value = encoded_page(encoded, spec.tokenizer)
     write_page(html, "encode", value)
     if output_format == "json":
         emit("encode", value)

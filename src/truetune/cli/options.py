@@ -101,20 +101,20 @@ def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = T
     chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
     encoding = {name: value for name in ENCODING if (value := options.pop(name, None)) is not None}
     variables = {name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")}
-    given = {
-        "learn": {**learn, **chosen},
-        "encode": {**settings.get("encode", {}), **encoding},
-        "map": {**settings.get("map", {}), **dict(_pairs(options.pop("pairs"), "--map"))},
-        "template_kwargs": {**settings.get("template_kwargs", {}), **variables},
-        **options,
-    }
+    over = {"learn": chosen, "encode": encoding, "map": dict(_pairs(options.pop("pairs"), "--map")),
+            "template_kwargs": variables}  # fmt: skip
+    inner = {name: learn if name == "learn" else settings.get(name, {}) for name in over}
+    given = {**{name: {**inner[name], **named} for name, named in over.items()}, **options}
     given = {name: value for name, value in given.items() if value not in (None, (), {})}
     spec = spec_of({**settings, **given}, "command line")
     named = {"data"} if click.get_current_context().params.get("paths") else set()
     named |= {name for name, value in options.items() if value not in (None, (), {})}
+    named |= {name for name, mine in over.items() if inner[name].keys() <= mine.keys()}
     taken = [_told(name, value) for name, value in settings.items() if name not in named]
     if source is not None and taken and not quiet:
-        click.echo(f"settings from {source}: {', '.join(taken)}", err=True)
+        from truetune.report.text import visible
+
+        click.echo(f"settings from {source}: {visible(', '.join(taken))}", err=True)
     return spec, source
 
 

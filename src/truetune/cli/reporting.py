@@ -59,7 +59,7 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
     """All that the paths hold, as one report's JSON."""
     from truetune.checks.findings import RANK
     from truetune.evaluation.run_report import run_report
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import SCHEMA, as_dict
     from truetune.report.results import is_result, joined, read_result
     from truetune.spec.run import RunSpec
 
@@ -71,7 +71,7 @@ def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dic
     found = [("the run", as_dict(run_report(runs, spec)))] if runs else []
     read = [(path, read_result(path)) for path in written]
     result, severe = joined([*found, *read]), {name for name, rank in RANK.items() if rank >= RANK[spec.fail_on]}
-    others = any(one.get("failed") is True for _, one in read if "findings" not in one)
+    others = any(one.get("failed") is True for _, one in read if one["schema"] != SCHEMA)
     result["failed"] = others or any(_severity(finding) in severe for finding in result.get("findings", ()))
     return result
 
@@ -121,7 +121,7 @@ def _severity(finding: Any) -> str:
 def _counted(result: dict[str, Any]) -> str:
     from truetune.report.text import many
 
-    if "findings" not in result:
+    if (result["failed"] and not result.get("findings")) or "findings" not in result:
         return str(result.get("summary"))
     severities = [_severity(finding) for finding in result["findings"]]
     counts = {noun: severities.count(name) for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)}

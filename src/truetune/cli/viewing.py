@@ -46,7 +46,7 @@ def view(row: int, port: int, no_open: bool, **options: Any) -> int:
         _told(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
         server.serve_forever()
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     finally:
         server.server_close()
     return 0

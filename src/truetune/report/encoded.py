@@ -50,7 +50,7 @@ def encoded_json(encoded: Encoded) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def encoded_page(encoded: Encoded) -> dict[str, Any]:
+def encoded_page(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
     """What was written, with what a page of it needs; it draws the ledger itself."""
 
     def draw(console: Console) -> None:
@@ -62,7 +62,7 @@ def encoded_page(encoded: Encoded) -> dict[str, Any]:
     learned = f"{counts['supervised']:,} of {many(counts['tokens'], 'token')} ({part})"
     return encoded_json(encoded) | outcome(
         ("encoded data", str(encoded.folder)), f"{learned} in {many(counts['rows'], 'row')} are learned",
-        f"look at the rows: truetune view {encoded.folder}", draw,
+        f"look at the rows: truetune view {encoded.folder} -t {tokenizer}", draw,
     ) | {"failed": False}  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def _rehearsal(report: RehearsalReport) -> str:
     parts, rows = [], report.recited
     if rows:
         whole, ended = sum(row.recited for row in rows), sum(row.stopped for row in rows)
-        parts.append(f"a miniature that memorised {many(len(rows), 'row')} recites {whole} of them, and stops at the "
+        parts.append(f"a miniature trained on {many(len(rows), 'row')} recites {whole} of them, and stops at the "
                      f"end of {ended}")  # fmt: skip
     if report.pairs:
         grown = sum(pair.after > pair.before for pair in report.pairs)

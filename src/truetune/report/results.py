@@ -18,7 +18,7 @@ JOINED = ("subjects", "findings", "views", "runs", "shown")
 FIRST = ("schema", "truetune", "spec")
 """Taken from the first"""
 SAID = ("verdict", "next", "summary")
-"""Sentences: those of the first stand"""
+"""Sentences: those of the first stand, or of the first that failed and has no findings to say so"""
 
 
 def is_result(path: str) -> bool:
@@ -57,10 +57,13 @@ def _drawable(value: Any) -> bool:
 
 def joined(results: Sequence[tuple[str, Result]]) -> Result:
     """One result of several, by their names. Raises UsageError where two have the same part."""
-    made: Result = {}
+    speaker = next((result for _, result in results if _fell(result)), results[0][1] if results else {})
+    made: Result = {key: speaker[key] for key in SAID if key in speaker}
     owner: dict[str, str] = {}
     for name, result in results:
         for key, value in result.items():
+            if key in SAID:
+                continue
             if key in JOINED:
                 made[key] = [*made.get(key, ()), *(one for one in value or () if one not in made.get(key, ()))]
             elif key == "seconds":
@@ -69,8 +72,12 @@ def joined(results: Sequence[tuple[str, Result]]) -> Result:
                 made[key] = bool(made.get(key)) or bool(value)
             elif value is None or (key in FIRST and key in made):
                 made.setdefault(key, value)
-            elif made.get(key) is not None and key not in SAID:
+            elif made.get(key) is not None:
                 raise UsageError(f"{name} and {owner[key]} both hold `{key}`; make a page of each")
-            elif made.get(key) is None:
+            else:
                 made[key], owner[key] = value, name
     return made
+
+
+def _fell(result: Result) -> bool:
+    return bool(result.get("failed")) and not result.get("findings")

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any
 
+import numpy as np
+
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source, open_raw
 from truetune.data.records import Record, records
@@ -48,7 +50,8 @@ class Chats:
         """The first that can't be read or rendered, has a problem, or teaches nothing."""
         made = list(self._conversations(first, found))
         batch = self.rendered.batch([row for _, row in made if isinstance(row, Conversation) and not row.problems])
-        learned = batch.per_example(batch.supervised).tolist()
+        at = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
+        learned = batch.per_example(batch.supervised & (at < (self.spec.max_length or np.inf))).tolist()
         fine = {e.row.origin.row for e, count in zip(batch.examples, learned, strict=True) if count}
         return next((origin.row for origin, _ in made if origin.row not in fine), None)
 

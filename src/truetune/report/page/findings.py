@@ -36,12 +36,22 @@ def section(result: Result) -> Section | None:
         for i, (finding, anchor) in enumerate(anchors(result))
     ]
     counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
-    html = drawn("findings.html.jinja", findings=found, counts=counts, beyond=beyond(result))
+    html = drawn("findings.html.jinja", findings=found, counts=counts, beyond=standing(result)[1])
     return Section("findings", "Findings", html, {"count": len(found)})
 
 
-def beyond(result: Result) -> str:
-    """What is not known though nothing was found."""
+def standing(result: Result) -> tuple[str, str]:
+    """Of a result without a finding that is more than a note: a word, and what it means; empty where it is clean."""
+    if result.get("failed"):
+        return "failed", str(result.get("summary") or result.get("verdict"))
+    recited = result.get("recitation")
+    if recited and not (recited["rows"] or recited["pairs"]):
+        return "not judged", str(result.get("next"))
+    return ("nothing found in the curves", curves) if (curves := _beyond(result)) else ("", "")
+
+
+def _beyond(result: Result) -> str:
+    """What curves do not show."""
     runs = result.get("runs") or ()
     curves = any(subject.get("kind") == "run log" for subject in result.get("subjects") or ())
     return CURVES if (curves or runs) and not any(run.get("looks") for run in runs) else ""

@@ -30,7 +30,7 @@ def _says(pairs: dict[str, Any]) -> Iterator[str]:
         f"The chosen answer is the longer one in {pairs['longer']:,} of {many(count, 'pair')} "
         f"({share(pairs['longer'], count)}), the shorter one in {pairs['shorter']:,}."
     )
-    yield f"Both answers are the same in {many(pairs['identical'], 'pair')}."
+    yield f"As they stand, both answers are the same in {many(pairs['identical'], 'pair')}."
 
 
 def _sides(sides: dict[str, Any], *names: str) -> tuple[list[str], list[list[str]]]:

@@ -140,12 +140,20 @@ def row_of(view: TokenView, title: str | None = None) -> Row:
 
 
 def kept(view: TokenView, spec: RunSpec) -> Row:
-    """What the run's limit leaves of a longer example."""
+    """What the run's limit leaves of a longer example, where one is cut."""
     count, most = len(view.ids), spec.max_length
-    if most is None or count <= most:
+    if most is None or count <= most or _goes_on(view, spec):
         return {}
     from_end = view.example.row.is_preference and limit_of(spec).from_end
     return {"kept": [count - most, count] if from_end else [0, most]}
+
+
+def _goes_on(view: TokenView, spec: RunSpec) -> bool:
+    """Are longer examples shared out, or laid end to end, and not cut?"""
+    strategy, plain = spec.training.packing_strategy, view.example.row.format == "text"
+    return spec.encode.overflow in ("split", "truncate-prompt") or strategy == "wrapped" or (
+        strategy == "greedy" and plain
+    )  # fmt: skip
 
 
 def line_of(sample: Sample) -> Row:

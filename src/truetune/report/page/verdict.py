@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.render.rendering import Source
-from truetune.report.page.findings import anchors, beyond
+from truetune.report.page.findings import anchors, standing
 from truetune.report.page.section import Result, Section, drawn
 
 SEVERITIES = ("error", "warning", "info")
@@ -22,9 +22,9 @@ def section(result: Result) -> Section:
         drawn(
             "verdict.html.jinja",
             result=result,
-            beyond=beyond(result),
+            standing=standing(result)[0],
             verdict=result.get("summary") or result.get("verdict"),
-            amiss="findings" not in result and result.get("failed"),
+            amiss=result.get("failed") and not result.get("findings"),
             next=_next(result),
             subjects=list(_subjects(result)),
             counts=[(s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES],

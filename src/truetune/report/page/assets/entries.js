@@ -34,10 +34,13 @@ truetune.parts.entries = (view) => {
 
   async function choose(k, token = 0, wanted = {}) {
     if (k < 0 || k >= store.end) return;
+    const before = at.k;
     at.k = k;
     list.reveal(k);
     const rows = store.at(k) ?? await store.load(k).catch(failed);
-    if (at.k !== k || !rows?.length) return rows && say(`row ${number(k)} has no tokens`);
+    if (at.k !== k) return;
+    if (k >= store.end) at.k = before;
+    if (!rows?.length) return rows && say(`row ${number(k)} has no tokens`);
     const row = asked(rows, wanted);
     one("[data-jump]").value = row.row ?? k;
     view.show(row, token);

@@ -9,11 +9,13 @@ truetune.parts.links = (view) => {
   }
 
   async function jump(row) {
+    say("");
     await view.choose(store.index(row));
     if (at.row) is(row);
   }
 
   async function go(hash) {
+    say("");
     const asked = new URLSearchParams(hash.slice(1)), side = asked.get("side");
     const [row, turn, token, line] = ["row", "turn", "tok", "view"].map((name) => (asked.get(name) ? Number(asked.get(name)) : null));
     const k = row === null ? line : store.index(row);
