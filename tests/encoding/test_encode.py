@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from truetune.encoding.run import Encoded
 from truetune.encoding.stream import batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import chat, prepared
+from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 
 Row = dict[str, Any]
@@ -161,8 +163,13 @@ def test_an_overflow_can_be_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@cache
+def backend(tokenizer: str) -> Any:
+    return load(tokenizer).backend
+
+
 def text_of(ids: list[int], tokenizer: Any = TOKENIZER) -> str:
-    return str(prepared(RunSpec(tokenizer=str(tokenizer))).tokenizer.backend.decode(ids, skip_special_tokens=False))
+    return str(backend(str(tokenizer)).decode(ids, skip_special_tokens=False))
 
 
 LONG = [("system", "S"), ("user", "one " * 9), ("assistant", "A1"), ("user", "two " * 9), ("assistant", "A2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,8 +138,9 @@ class Even(Sampler[int]):
 
 
 def _leave() -> None:
-    """gloo's threads end with the group, or with a crash of the process."""
+    """gloo's threads end with the group, or with a crash of the process; models that are still held keep the group."""
     if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 
