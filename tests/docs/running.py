@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 LIMIT = 300.0
 """Seconds that one may take"""
 GLOO = "terminate called without an active exception"
-"""Gloo's threads meet the end of Python while they let go of tensors: pytorch/pytorch#190489, about 1 run in 10"""
+"""Gloo's threads meet the end of Python while they let go of tensors: pytorch/pytorch#190489"""
 HEAVY = ("torch", "transformers", "peft", "datasets", "trl", "truetune.cli", "truetune.callback")
 
 

@@ -22,6 +22,8 @@ from truetune.checkpoint.run_record import RUN, listing
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.merging import merge as command
 from truetune.errors import UsageError
+from truetune.report.merged import merged_page
+from truetune.report.page import page_of
 from truetune.training.merge import FILE, merge
 from truetune.training.proof import asked_of, facts_in, look, proved, rung
 from truetune.training.whole import whole
@@ -98,6 +100,16 @@ def test_an_effect_that_is_rounded_away_fails(made: Path, tmp_path: Path) -> Non
     assert "of the effect is there" in done.proof.faults[0]
     assert disk.kept < 0.5
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_proof_that_fails_without_a_finding_is_not_clean(made: Path, tmp_path: Path) -> None:
+    done = merge(made / "lora", out=tmp_path / "m", prompts=1)
+    assert done.proof is not None
+    lost = merged_page(replace(done, proof=replace(done.proof, effect=0.0)))
+    assert (lost["failed"], lost["findings"]) == (True, [])
+    for value, clean in ((lost, False), (merged_page(done), True)):
+        text = page_of(value)
+        assert ('class="clean"' in text, '<b class="amiss">failed</b>' in text) == (clean, not clean)
 
 
 def test_the_same_merge_is_found_again(made: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
         is_cut(text)
         refuses(text)
         HARM.search(text)
-    assert time.perf_counter() - started < 20, "about 0.3 s on a machine that does nothing else"
+    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(("row", "wanted"), [
