@@ -62,7 +62,7 @@ def state(out: Path) -> str:
     manifest = entry.manifest()
     if manifest is None:
         return "nothing"
-    damage = entry.damage(manifest)
+    damage = entry.damage(manifest) or entry._stranger()
     if damage or names(out) != sorted(shard["file"] for shard in manifest["shards"]):
         return f"DAMAGED: {damage or names(out)}"
     return str(manifest["key"])

@@ -24,7 +24,7 @@ from truetune.encoding import run as run_module
 from truetune.encoding.engines import EnginesDiffer
 from truetune.encoding.entry import opened
 from truetune.encoding.run import Encoded
-from truetune.errors import DataError
+from truetune.errors import DataError, UsageError
 from truetune.render.probes import chat
 
 ROOT = Path(__file__).parents[2]
@@ -160,18 +160,22 @@ def test_a_folder_is_written_over_only_by_what_is_whole(world: Path) -> None:
     assert encode(world, out=world / "out", max_length=100, packing="best-fit").reused
 
 
-def test_every_flipped_byte_is_found(world: Path) -> None:
+def test_every_flipped_byte_is_found_and_left_as_it_is(world: Path) -> None:
+    """Who changed a shard may want it: it is named, and not replaced. One that is gone is made again."""
     encoded = encode(world, out=world / "out")
     (path,) = (world / "out" / "data").iterdir()
     whole = path.read_bytes()
     for at in range(0, len(whole), max(1, len(whole) // 7)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        again = encode(world, out=world / "out")
-        assert not again.reused
-        assert again.notices == (f"{path} is not as it was written: all is encoded anew",)
-        assert path.read_bytes() == whole
+        changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        path.write_bytes(changed)
+        for settings in ({}, {"max_length": 100}):
+            with pytest.raises(UsageError, match="is not as truetune wrote it: its contents have changed") as caught:
+                encode(world, out=world / "out", **settings)
+            assert str(path) in str(caught.value)
+            assert path.read_bytes() == changed
     path.unlink()
     assert "No such file" in encode(world, out=world / "out").notices[0]
+    assert path.read_bytes() == whole
     assert encode(world, out=world / "out").manifest["counts"] == encoded.manifest["counts"]
 
 
@@ -200,6 +204,7 @@ def test_the_replay_finds_a_row_that_encodes_otherwise(
         with arrow.ipc.new_stream(str(path), table.schema) as writer:
             writer.write_table(table)
     entry["digest"] = hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
+    encoded.manifest["files"][f"data/{entry['file']}"] = [path.stat().st_size, entry["digest"]]
     (world / "out" / "manifest.json").write_text(json.dumps(encoded.manifest))
     with pytest.raises(DataError, match=r"a\.jsonl:\d+: encodes otherwise than what was written(.|\n)*again:"):
         encode(world, out=world / "out", **settings)

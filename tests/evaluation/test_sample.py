@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
 from truetune.cli.sampling import sample as command
-from truetune.encoding.key import file_digest
+from truetune.data.output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
 from truetune.evaluation.asked import Asked
 from truetune.evaluation.asked import asked as choose

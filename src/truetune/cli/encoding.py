@@ -59,6 +59,8 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     help="Who reads the rows: transformers (default; TRL too), or a trainer that wants other columns.",
 )
 @click.option("--loss-weights", is_flag=True, default=None, help="Write the messages' weights as a column.")
+@click.option("--record-root", is_flag=True, default=None,
+              help="Write the folder of the data into manifest.json; else no absolute path is written.")  # fmt: skip
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
 @click.option(
     "--engine",

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 FORMATS = ("messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "kto")
 LEARN = ("assistant", "last", "completion", "all")
 MASKS = ("contract", "generation-tags", "response-marker")
-ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer")
+ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer",
+            "record_root")  # fmt: skip
 SETTINGS = (".yaml", ".yml", ".toml")
 OF_RULES = ("select", "ignore", "fail_on")
 

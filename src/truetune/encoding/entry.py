@@ -2,12 +2,17 @@
 
 On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
 can be moved.
+
+Whose a file is (see `data.output_folder`) is said by three records: manifest.json lists what is published; .work/owner.json
+marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are written;
+.work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published is ended by
+the next one: the record says which files were to go, and which are to come.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,23 +21,42 @@ from typing import Any, NamedTuple
 import filelock
 
 from truetune.data import atomic
+from truetune.data.output_folder import (
+    Input,
+    Listed,
+    Listing,
+    StatDigests,
+    Stranger,
+    check_outside_inputs,
+    is_listed_file,
+    is_our_lock,
+    listing_from,
+    refuse,
+    remove_empty_folders,
+    remove_listed_files,
+    strangers,
+)
 from truetune.data.remote import Place, Remote, place
-from truetune.encoding.key import file_digest
 from truetune.encoding.layout import (
     ASIDE,
     DATA,
+    FORMAT,
     LOCK,
     MANIFEST,
     ORIGIN,
-    OWN,
     WORK,
     described,
+    files_of_manifest,
+    listed,
     manifest_in,
     manifest_of,
 )
 from truetune.encoding.objects import ObjectEntry
-from truetune.encoding.shard import ORIGINS, Shard
+from truetune.encoding.shard import ORIGINS, Shard, first_reason
 from truetune.errors import DataError, UsageError
+
+OWNER, PUBLISH = "owner.json", "publish.json"
+OWNER_HEAD = f'{{"truetune": "encode, unfinished", "format": {FORMAT}, "key": "'
 
 
 class Folder(NamedTuple):
@@ -44,24 +68,64 @@ class Folder(NamedTuple):
         atomic.write(self.path / name, body)
 
 
+class Publication(NamedTuple):
+    """What .work/publish.json says: how one whole data set takes the place of another."""
+
+    old: Listing
+    """What is there, manifest.json too; empty in a new folder"""
+    new: Listing
+    """What is to be there, manifest.json too"""
+    sources: Mapping[str, str]
+    """Where each new file stands below .work/ until it is moved"""
+
+    def as_json(self) -> bytes:
+        return json.dumps({"format": FORMAT, **self._asdict()}).encode()
+
+    @classmethod
+    def read(cls, path: Path) -> Publication | None:
+        """None where there is none, or it is none of ours."""
+        found = _read_object(path)
+        if found is None or found.get("format") != FORMAT:
+            return None
+        old, new, sources = listing_from(found.get("old")), listing_from(found.get("new")), found.get("sources")
+        if old is None or new is None or not isinstance(sources, dict) or sources.keys() != new.keys():
+            return None
+        return cls(old, new, sources)
+
+
 class Entry:
     """One folder; every change of it is made under its lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.work = folder / WORK
+        self._digest = StatDigests()
+
+    def check_outside(self, inputs: Sequence[Input]) -> None:
+        """Raises UsageError where the folder is an input, holds one, or lies inside one."""
+        check_outside_inputs(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; another run of truetune waits. Raises UsageError for a folder that is not ours to write."""
+        """Hold the lock; another run of truetune waits.
+
+        Raises UsageError for a folder that holds anything that truetune did not write, before anything is changed.
+        """
+        lock = self.folder / LOCK
         try:
+            # A lock of ours is taken first, for another process may be writing. Where there is none, nothing is made
+            # in a folder before it is known to be ours; if one has come meanwhile, what was seen was half written.
+            if not is_our_lock(lock) and (stranger := self._stranger()) is not None and not is_our_lock(lock):
+                raise refuse(stranger)
             self.folder.mkdir(parents=True, exist_ok=True)
-            strangers = sorted(path.name for path in self.folder.iterdir() if path.name not in OWN)
+            held = filelock.FileLock(lock)
+            held.acquire()
         except OSError as error:
-            raise UsageError(f"{self.folder}: can't be written: {error.strerror}") from None
-        if strangers and not (self.folder / MANIFEST).is_file():
-            raise UsageError(f"{self.folder} holds {strangers[0]}, which truetune did not write; name an empty folder")
-        with filelock.FileLock(self.folder / LOCK):
+            raise UsageError(f"{error.filename or self.folder}: can't be written: {error.strerror}") from None
+        with held:
+            self._check_strangers()
+            self._finish_publishing()
+            self._check_strangers()
             yield
 
     def manifest(self) -> dict[str, Any] | None:
@@ -69,75 +133,285 @@ class Entry:
         return manifest_in(self.folder)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """The first shard that is not as it was written; None where all are. Reads every byte."""
-        for shard in manifest["shards"]:
-            path = self.folder / DATA / shard["file"]
-            try:
-                if file_digest(path) != shard["digest"]:
-                    return f"{path} is not as it was written"
-            except OSError as error:
-                return f"{path}: {error.strerror}"
-        return None
+        """The first file that is missing; None where all are there. What has changed, `locked` has refused."""
+        listing = files_of_manifest(manifest)
+        for name in listing or ():
+            if not (self.folder / name).exists():
+                return f"{self.folder / name}: No such file or directory"
+        return None if listing is not None else f"{self.folder / MANIFEST} is of an older format"
 
     def begin(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
-        mark = self.work / "key"
-        if not mark.is_file() or mark.read_text() != key:
-            shutil.rmtree(self.work, ignore_errors=True)
-            (self.work / DATA).mkdir(parents=True)
-            atomic.write(mark, key.encode())
+        owner = _owner_of(self.work)
+        if owner != key:
+            self._clear_work()
+            self.work.mkdir(exist_ok=True)
+            atomic.write(self.work / OWNER, _owner_body(key))
+        (self.work / DATA).mkdir(exist_ok=True)
+        self._remove_parts()
         found = {}
-        for path in sorted((self.work / DATA).glob("*.json")):
-            shard = Shard(**json.loads(path.read_bytes()))
-            if (self.work / DATA / shard.file).is_file():
+        for path, shard in self._shards():
+            if all(is_listed_file(self.work / DATA / name, entry, self._digest) for name, entry in _files(shard)):
                 found[shard.number] = shard
-        for part in (self.work / DATA).glob(".*.part"):
-            part.unlink()
+            else:
+                remove_listed_files(self.work / DATA, dict(_files(shard)), digest=self._digest)
+                path.unlink(missing_ok=True)
+        (self.work / DATA).mkdir(exist_ok=True)
         return found
 
     def store(self) -> Folder:
         """Where the shards of the run that has begun are written."""
         return Folder((self.work / DATA).absolute())
 
+    def discard(self) -> None:
+        """Remove what the run has written, of which nothing is to be kept. Raises OSError."""
+        self._clear_work()
+
+    def first_reason(self, shard: Shard) -> str | None:
+        """Why the first row of a shard that was left out could not be encoded; None where none was."""
+        return first_reason(shard, lambda name: (self.work / DATA / name).read_bytes())
+
     def origins(self, shard: Mapping[str, Any]) -> Path:
         """Where each row of a shard came from, if its own file does not say it."""
         return self.folder / ORIGIN / f"{shard['number']:05d}.parquet"
 
     def publish(self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str) -> dict[str, Any]:
-        """Put the shards of a finished run in the place of what stood there. Raises OSError."""
-        staged, replaced = self.work / "staged", self.work / "replaced"
-        for folder in (staged, replaced):
-            shutil.rmtree(folder, ignore_errors=True)
-        for name in (DATA, ORIGIN):
-            (staged / name).mkdir(parents=True)
-        names = [_name(i, len(shards), form) for i in range(len(shards))]
-        for shard, name in zip(shards, names, strict=True):
-            (self.work / DATA / shard.file).rename(staged / DATA / name)
-            origins = self.work / DATA / f"{shard.number:05d}{ORIGINS}"
-            if origins.is_file():
-                origins.rename(staged / ORIGIN / f"{shard.number:05d}.parquet")
-        if form == "arrow":
-            for name, text in described(names, facts["key"]).items():
-                atomic.write(staged / DATA / name, text)
-        for name in ASIDE:
-            parts = [self.work / DATA / f"{shard.number:05d}.{name}" for shard in shards]
-            atomic.write(staged / name, b"".join(part.read_bytes() for part in parts if part.is_file()))
-        body = manifest_of(shards, names, facts)
-        atomic.write(staged / MANIFEST, body)
+        """Put the shards of a finished run in the place of what stood there.
 
-        (self.folder / MANIFEST).unlink(missing_ok=True)
-        replaced.mkdir()
-        for name in (*ASIDE, ORIGIN, DATA):
-            if (self.folder / name).exists():
-                (self.folder / name).rename(replaced / name)
-            if (staged / name).is_file() or any((staged / name).iterdir()):
-                (staged / name).rename(self.folder / name)
-        atomic.sync(self.folder)
-        (staged / MANIFEST).rename(self.folder / MANIFEST)
-        atomic.sync(self.folder)
-        shutil.rmtree(self.work)
-        published: dict[str, Any] = json.loads(body)
+        Raises OSError, and UsageError where something has come into the folder meanwhile that truetune did not write.
+        """
+        names = [_name(i, len(shards), form) for i in range(len(shards))]
+        new: dict[str, Listed] = {}
+        sources: dict[str, str] = {}
+        for shard, name in zip(shards, names, strict=True):
+            for part, entry in _files(shard):
+                if part == shard.file:
+                    final = f"{DATA}/{name}"
+                elif part.endswith(ORIGINS):
+                    final = f"{ORIGIN}/{shard.number:05d}.parquet"
+                else:
+                    continue
+                new[final], sources[final] = entry, f"{DATA}/{part}"
+        made = {f"{DATA}/{name}": text for name, text in described(names, facts["key"]).items() if form == "arrow"}
+        for aside in ASIDE:
+            parts = [self.work / DATA / f"{shard.number:05d}.{aside}" for shard in shards]
+            made[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
+        new |= {name: listed(text) for name, text in made.items()}
+        made[MANIFEST] = manifest_of(shards, names, facts, new)
+        new[MANIFEST] = listed(made[MANIFEST])
+        sources |= {name: Path(name).name for name in made}
+        publication = Publication(self._published(), new, sources)
+        atomic.write(self.work / PUBLISH, publication.as_json())
+        for name, text in made.items():
+            atomic.write(self.work / sources[name], text)
+        self._check_strangers()
+        self._carry_out(publication)
+        published: dict[str, Any] = json.loads(made[MANIFEST])
         return published
+
+    def _published(self) -> dict[str, Listed]:
+        """The files that are there, as manifest.json lists them, and manifest.json."""
+        listing = files_of_manifest(self.manifest())
+        if listing is None:
+            return {}
+        return {**listing, MANIFEST: listed((self.folder / MANIFEST).read_bytes())}
+
+    def _carry_out(self, publication: Publication) -> None:
+        """Remove the old files, move the new ones to their places, manifest.json last. Killed at any point, it is taken
+        up again by `_finish_publishing`."""
+        waiting = [name for name, source in publication.sources.items() if os.path.lexists(self.work / source)]
+        if MANIFEST in waiting:
+            # manifest.json goes first: what is there is whole, or nothing says that it is
+            if MANIFEST in publication.old:
+                remove_listed_files(self.folder, publication.old, digest=self._digest, only=[MANIFEST])
+            atomic.sync(self.folder)
+            gone = [name for name in publication.old if name in waiting or name not in publication.new]
+            remove_listed_files(self.folder, publication.old, digest=self._digest, only=gone)
+            for name in sorted(waiting, key=lambda name: name == MANIFEST):
+                target = self.folder / name
+                if os.path.lexists(target):
+                    raise refuse(Stranger(target, "has come here while truetune wrote"))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if name == MANIFEST:
+                    for folder in {(self.folder / other).parent for other in publication.new}:
+                        atomic.sync(folder)
+                (self.work / publication.sources[name]).rename(target)
+            atomic.sync(self.folder)
+        self._clear_work()
+
+    def _finish_publishing(self) -> None:
+        """End what a killed run has begun to publish, or forget it where it had not yet changed anything."""
+        publication = self._publication()
+        if publication is None:
+            return
+        ready = all(
+            is_listed_file(self.work / publication.sources[name], entry, self._digest)
+            or is_listed_file(self.folder / name, entry, self._digest)
+            for name, entry in publication.new.items()
+        )
+        if ready:
+            self._carry_out(publication)
+        else:
+            made = {publication.sources[name]: entry for name, entry in publication.new.items()
+                    if not publication.sources[name].startswith(f"{DATA}/")}  # fmt: skip
+            remove_listed_files(self.work, made, digest=self._digest)
+            (self.work / PUBLISH).unlink()
+
+    def _check_strangers(self) -> None:
+        """Raise UsageError for the first thing in the folder that no record of ours lists as it is."""
+        stranger = self._stranger()
+        if stranger is not None:
+            raise refuse(stranger)
+
+    def _stranger(self) -> Stranger | None:
+        """The first thing in the folder that no record of ours lists as it is; None where all is ours."""
+        return next(self._strangers(), None) or next(self._strangers_in_work(), None)
+
+    def _strangers(self) -> Iterator[Stranger]:
+        manifest = self.manifest()
+        listing = files_of_manifest(manifest)
+        if manifest is not None and listing is None:
+            yield Stranger(self.folder / MANIFEST, "was not written by truetune, or by an older version of it")
+        publication = self._publication()
+        old: Listing = listing or {}
+        if publication is not None and listing is None:
+            old = {name: entry for name, entry in publication.old.items() if name != MANIFEST}
+
+        def also_ours(path: Path) -> bool:
+            here = self.folder / path
+            if path == Path(LOCK):
+                return is_our_lock(here)
+            if path == Path(MANIFEST):
+                return listing is not None and not here.is_symlink()
+            if path == Path(WORK):
+                return here.is_dir() and not here.is_symlink()
+            return publication is not None and is_listed_file(
+                here, publication.new.get(path.as_posix()), self._digest
+            )  # fmt: skip
+
+        folders = (DATA, ORIGIN) if publication is not None else ()
+        yield from strangers(self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours)
+
+    def _strangers_in_work(self) -> Iterator[Stranger]:
+        if not self.work.is_dir():
+            return
+        if _owner_of(self.work) is None:
+            yield from strangers(self.work, {}, also_ours=lambda path: _is_begun_owner(self.work / path))
+            return
+        records = {path for path, _ in self._shards()}
+        published = self._publication() is not None
+
+        def also_ours(path: Path) -> bool:
+            here = self.work / path
+            if here.is_symlink() or not here.is_file():
+                return False
+            ours = path == Path(OWNER) or (path == Path(PUBLISH) and published) or here in records
+            return ours or _is_part(path)
+
+        yield from strangers(self.work, self._work_listing(), digest=self._digest, folders=(DATA,), also_ours=also_ours)
+
+    def _publication(self) -> Publication | None:
+        """What a run was about to publish; None where there is no such run."""
+        return Publication.read(self.work / PUBLISH) if _owner_of(self.work) is not None else None
+
+    def _work_listing(self) -> dict[str, Listed]:
+        """All files below .work/ that a record lists."""
+        found = {f"{DATA}/{name}": entry for _, shard in self._shards() for name, entry in _files(shard)}
+        publication = self._publication()
+        if publication is not None:
+            found |= {publication.sources[name]: entry for name, entry in publication.new.items()}
+        return found
+
+    def _shards(self) -> Iterator[tuple[Path, Shard]]:
+        """The records in .work/data/, and the shards that they tell of."""
+        for path in sorted((self.work / DATA).glob("*.json")):
+            body = _read_object(path)
+            if body is None or path.is_symlink() or not _is_work_name(path.name):
+                continue
+            try:
+                shard = Shard(**body)
+            except TypeError:
+                continue
+            if listing_from(shard.files) is not None and all(map(_is_work_name, shard.files)):
+                yield path, shard
+
+    def _clear_work(self) -> None:
+        """Remove .work/ as far as records list what is in it; what they don't list stays. Raises OSError."""
+        if _owner_of(self.work) is not None:
+            remove_listed_files(self.work, self._work_listing(), digest=self._digest)
+            for path, _ in list(self._shards()):
+                path.unlink()
+            self._remove_parts()
+            (self.work / PUBLISH).unlink(missing_ok=True)
+            remove_empty_folders([self.work / DATA])
+            if {path.name for path in self.work.iterdir()} == {OWNER}:
+                (self.work / OWNER).unlink()
+        elif self.work.is_dir():
+            for path in self.work.iterdir():
+                if _is_begun_owner(path):
+                    path.unlink()
+        remove_empty_folders([self.work])
+
+    def _remove_parts(self) -> None:
+        """Remove files that a killed run of ours was writing."""
+        for folder in (self.work, self.work / DATA):
+            for path in folder.glob(".*.part"):
+                if _is_part(path.relative_to(self.work)) and path.is_file() and not path.is_symlink():
+                    path.unlink()
+
+
+IN_WORK = (OWNER, PUBLISH, MANIFEST, "state.json", "dataset_info.json", *ASIDE)
+PARTS = (".json", ".parquet", ".arrow", ORIGINS, *(f".{name}" for name in ASIDE))
+"""Of the names in .work/data/, behind the number of a shard"""
+
+
+def _is_part(path: Path) -> bool:
+    """Is this, below .work/, the name of a file that a run of ours is writing?"""
+    part = atomic.PART.fullmatch(path.name)
+    if part is None:
+        return False
+    return part["name"] in IN_WORK if path.parent == Path() else path.parent == Path(DATA) and _is_work_name(part["name"])
+
+
+def _is_work_name(name: str) -> bool:
+    """May a run write a file of this name into .work/data/?"""
+    number, dot, rest = name.partition(".")
+    return number.isdecimal() and number.isascii() and len(number) >= 5 and dot + rest in PARTS
+
+
+def _files(shard: Shard) -> Iterator[tuple[str, Listed]]:
+    """The files of a shard by their names in .work/data/."""
+    yield from (listing_from(shard.files) or {}).items()
+
+
+def _owner_body(key: str) -> bytes:
+    return f'{OWNER_HEAD}{key}"}}'.encode()
+
+
+def _owner_of(work: Path) -> str | None:
+    """The key of the run that a .work/ belongs to; None where it is not ours."""
+    path = work / OWNER
+    body = _read_object(path)
+    key = body.get("key") if body is not None and not path.is_symlink() and not work.is_symlink() else None
+    return key if isinstance(key, str) and path.read_bytes() == _owner_body(key) else None
+
+
+def _is_begun_owner(path: Path) -> bool:
+    """Is this an owner.json that a killed run was just writing: under its temporary name, with the beginning of it?"""
+    part = atomic.PART.fullmatch(path.name)
+    if part is None or part["name"] != OWNER or path.is_symlink() or not path.is_file():
+        return False
+    body, head = path.read_bytes(), OWNER_HEAD.encode()
+    return head.startswith(body) or body.startswith(head)
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
+    """A JSON object of ours; None where there is none, or something else."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 AnyEntry = Entry | ObjectEntry

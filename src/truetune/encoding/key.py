@@ -13,11 +13,12 @@ from typing import Any
 import truetune
 from truetune.data.files import Source
 from truetune.data.stretches import Scan
+from truetune.encoding.names import names_of
 from truetune.render.folder import files_of
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
-VERSION = 1
+VERSION = 2
 """Of what `encode` writes; a change that gives other columns or other values raises it."""
 LIBRARIES = ("tokenizers", "jinja2", "pyarrow")
 SHAPING = (
@@ -35,8 +36,8 @@ def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Seq
         "truetune": truetune.__version__,
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "data": [
-            {"file": str(source.path), "kind": source.kind, "digest": scan.digest}
-            for source, scan in zip(sources, scans, strict=True)
+            {"file": name, "kind": source.kind, "digest": scan.digest}
+            for name, source, scan in zip(names_of(sources).names, sources, scans, strict=True)
         ],
         "tokenizer": {
             path.name: _digest(path.read_bytes()) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
@@ -52,12 +53,6 @@ def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Seq
 def key_of(inputs: Mapping[str, Any]) -> str:
     """20 bytes of blake2b, as hexadecimal digits."""
     return _digest(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
-
-
-def file_digest(path: Path) -> str:
-    """blake2b of a file's bytes. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
 
 
 def _digest(body: bytes) -> str:

@@ -1,29 +1,45 @@
 """ObjectEntry: encoded data in an object store, where nothing can be moved or locked and a file shows when it is whole.
 
+.work/<tag>/00000.json           what a shard consists of, with size and digest of each file; written before them
 data/train-<tag>-00000.parquet   a shard, at its place from the beginning; the tag is a digest of what shaped it
-.work/<tag>/00000.json           written after it: it is whole
 
-manifest.json comes last, and then what it does not name is removed. Two runs of the same key write the same bytes.
+manifest.json comes last, and then what records of ours list and it does not is removed. Two runs of the same key write
+the same bytes. Whose an object is, is told as on a disk (`data.output_folder`), but for the digests: reading all that is
+there again would cost as much as writing it, so that an object is ours if its name and its size are listed.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
+from truetune.data.output_folder import ELSEWHERE, Input, Listed, check_outside_inputs, listing_from
 from truetune.data.remote import Remote
-from truetune.encoding.layout import ASIDE, DATA, MANIFEST, ORIGIN, OWN, WORK, described, manifest_in, manifest_of
-from truetune.encoding.shard import ORIGINS, Shard, digest_of
+from truetune.encoding.layout import (
+    ASIDE,
+    DATA,
+    MANIFEST,
+    ORIGIN,
+    WORK,
+    described,
+    files_of_manifest,
+    listed,
+    manifest_in,
+    manifest_of,
+)
+from truetune.encoding.shard import ORIGINS, Shard, digest_of, first_reason
 from truetune.errors import UsageError
 
 AT_ONCE = 16
 """Requests under way."""
-COUNTS = {"dropped.jsonl": "dropped_documents", "rejected.jsonl": "rejected"}
-"""Which count of a shard says whether it has such a part."""
+PUBLISHING = "publishing.json"
+WORKING = re.compile(r"\.work/[0-9a-f]{16}/(\d{5,}\.(json|dropped\.jsonl|rejected\.jsonl)|publishing\.json)")
+"""Names below the folder of what a run writes before it publishes"""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -54,12 +70,18 @@ class ObjectEntry:
         self.folder = folder
         self._tag = ""
 
+    def check_outside(self, inputs: Sequence[Input]) -> None:
+        """Raises UsageError where the folder is an input, holds one, or lies inside one."""
+        check_outside_inputs(self.folder, inputs)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nothing is locked; at the end, what no manifest names is removed. Raises UsageError, DataError."""
-        names = sorted(path.name for path in self.folder.iterdir())
-        if MANIFEST not in names and (strangers := [name for name in names if name not in OWN]):
-            raise UsageError(f"{self.folder} holds {strangers[0]}, which truetune did not write; name an empty folder")
+        """Nothing is locked; at the end, what records of ours list and no manifest does is removed.
+
+        Raises UsageError for a folder that holds anything that truetune did not write, DataError.
+        """
+        for stranger, why in self._strangers():
+            raise UsageError(f"{stranger}: {why}; {ELSEWHERE}")
         yield
         self._sweep()
 
@@ -68,24 +90,47 @@ class ObjectEntry:
         return manifest_in(self.folder)
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
-        """The first shard that is not as it was written; None where all are. Reads every byte."""
+        """The first file that is missing; None where all are there. Reads every byte.
 
-        def look(shard: Mapping[str, Any]) -> str | None:
-            path = self.folder / DATA / shard["file"]
+        Raises UsageError for one that has changed since it was written.
+        """
+
+        listing = files_of_manifest(manifest)
+        if listing is None:
+            return f"{self.folder / MANIFEST} is of an older format"
+
+        def look(name: str) -> str | None:
+            path = self.folder / name
             try:
-                return None if digest_of(path.read_bytes()) == shard["digest"] else f"{path} is not as it was written"
+                whole = listed(path.read_bytes()) == listing[name]
             except FileNotFoundError as error:
                 return f"{path}: {error.strerror}"
+            if not whole:
+                raise UsageError(f"{path}: is not as truetune wrote it: its contents have changed; {ELSEWHERE}")
+            return None
 
-        return next(filter(None, _at_once(look, manifest["shards"])), None)
+        return next(filter(None, _at_once(look, listing)), None)
 
     def begin(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         self._tag = digest_of(key.encode())[:16]
-        whole = {path.name for path in (self.folder / DATA).iterdir()}
-        beside = [path for path in (self.folder / WORK / self._tag).iterdir() if path.suffix == ".json"]
-        found = [shard for shard in _at_once(_shard, beside) if shard and self.store().at(shard.file).name in whole]
-        return {shard.number: shard for shard in found}
+        sizes = self._sizes()
+        found = {}
+        for shard in self._shards(self._tag):
+            files = _files(shard, self.store())
+            if all(sizes.get(name) == entry.size for name, entry in files.items()):
+                found[shard.number] = shard
+        return found
+
+    def discard(self) -> None:
+        """Remove what the run has written, of which nothing is to be kept."""
+        shards = self._shards(self._tag)
+        self._remove([name for shard in shards for name in _files(shard, self.store())])
+        self._remove([f"{WORK}/{self._tag}/{shard.number:05d}.json" for shard in shards])
+
+    def first_reason(self, shard: Shard) -> str | None:
+        """Why the first row of a shard that was left out could not be encoded; None where none was."""
+        return first_reason(shard, lambda name: self.store().at(name).read_bytes())
 
     def store(self) -> Objects:
         """Where the shards of the run that has begun are written."""
@@ -106,9 +151,17 @@ class ObjectEntry:
             raise
         if form == "arrow":
             aside |= {f"{DATA}/{name}": text for name, text in described(names, facts["key"]).items()}
+        files = {name: listed(text) for name, text in aside.items()}
+        for shard in shards:
+            of_shard = _files(shard, self.store())
+            files |= {name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")}
+        # While dropped.jsonl is exchanged neither manifest would be true: there is none, and this record says what is ours
+        record = {"old": files_of_manifest(self.manifest()) or {}, "new": {name: files[name] for name in aside}}
+        (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
+        (self.folder / MANIFEST).remove()
         for name, text in aside.items():
             (self.folder / name).write(text)
-        body = manifest_of(shards, names, facts)
+        body = manifest_of(shards, names, facts, files)
         (self.folder / MANIFEST).write(body)
         published: dict[str, Any] = json.loads(body)
         return published
@@ -127,21 +180,81 @@ class ObjectEntry:
 
     def _joined(self, name: str, shards: Sequence[Shard]) -> bytes:
         """dropped.jsonl or rejected.jsonl of all shards. Raises FileNotFoundError where a part is gone."""
-        count = COUNTS[name]
-        parts = [self.store().at(f"{shard.number:05d}.{name}") for shard in shards if getattr(shard, count)]
-        return b"".join(_at_once(Remote.read_bytes, parts))
+        parts = [f"{shard.number:05d}.{name}" for shard in shards]
+        there = [self.store().at(part) for part, shard in zip(parts, shards, strict=True) if part in shard.files]
+        return b"".join(_at_once(Remote.read_bytes, there))
+
+    def _sizes(self) -> dict[str, int]:
+        """All objects of the folder by their name below it, with their bytes."""
+        skip = len(self.folder.path) + 1 if self.folder.path else 0
+        return {path.path[skip:]: path.stat().st_size for path in self.folder.rglob("*") if path.is_file()}
+
+    def _shards(self, tag: str) -> list[Shard]:
+        """Those that records of a run tell of."""
+        folder = self.folder / WORK / tag
+        records = [path for path in folder.iterdir() if WORKING.fullmatch(f"{WORK}/{tag}/{path.name}")
+                   and path.suffix == ".json" and path.name != PUBLISHING]  # fmt: skip
+        return [shard for shard in _at_once(_shard, records) if shard is not None]
+
+    def _records(self) -> _Records:
+        """What all records in the folder list."""
+        whole, unfinished = dict(files_of_manifest(self.manifest()) or {}), set()
+        for folder in (self.folder / WORK).iterdir():
+            if not WORKING.fullmatch(f"{WORK}/{folder.name}/{PUBLISHING}"):
+                continue
+            for shard in self._shards(folder.name):
+                unfinished.update(_files(shard, Objects(self.folder, folder.name)))
+            try:
+                record = json.loads((folder / PUBLISHING).read_bytes())
+            except (FileNotFoundError, ValueError):
+                continue
+            old, new = (listing_from(record.get(name)) for name in ("old", "new"))
+            whole = (old or {}) | whole
+            unfinished.update(new or ())
+        return _Records(whole, unfinished)
+
+    def _strangers(self) -> Iterator[tuple[Remote, str]]:
+        """What is in the folder and is none of ours."""
+        there = self._sizes()
+        if MANIFEST in there and files_of_manifest(self.manifest()) is None:
+            yield self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
+        records = self._records()
+        for name, size in there.items():
+            if name == MANIFEST or name in records.unfinished or WORKING.fullmatch(name):
+                continue
+            if name not in records.whole:
+                yield self.folder / name, "truetune did not write it"
+            elif size != records.whole[name].size:
+                yield self.folder / name, f"is not as truetune wrote it: it has {size:,} bytes"
 
     def _sweep(self) -> None:
-        manifest = self.manifest()
+        """Remove what our records list and manifest.json does not, then the records."""
+        manifest = files_of_manifest(self.manifest())
         if manifest is None:
             return
-        shards = manifest["shards"]
-        keep = {DATA: {shard["file"] for shard in shards}, ORIGIN: {self.origins(shard).name for shard in shards}}
-        if any(name.endswith(".arrow") for name in keep[DATA]):
-            keep[DATA] |= set(described((), ""))
-        for name, kept in keep.items():
-            _at_once(Remote.remove, [path for path in (self.folder / name).iterdir() if path.name not in kept])
-        (self.folder / WORK).remove()
+        there, records = self._sizes(), self._records()
+        old = [name for name, entry in records.whole.items() if there.get(name) == entry.size]
+        unfinished = [name for name in records.unfinished if name in there]
+        self._remove(name for name in {*old, *unfinished} if name not in manifest)
+        self._remove(name for name in there if WORKING.fullmatch(name))
+        if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
+            (self.folder / WORK).remove()
+
+    def _remove(self, names: Iterable[str]) -> None:
+        _at_once(Remote.remove, [self.folder / name for name in names])
+
+
+class _Records(NamedTuple):
+    whole: dict[str, Listed]
+    """Objects of data that is, or was, published"""
+    unfinished: set[str]
+    """Names of objects of runs that have not ended; a store that is no object store may have cut them off"""
+
+
+def _files(shard: Shard, store: Objects) -> dict[str, Listed]:
+    """The files of a shard by their names below the folder."""
+    skip = len(store.folder.path) + 1 if store.folder.path else 0
+    return {store.at(name).path[skip:]: entry for name, entry in (listing_from(shard.files) or {}).items()}
 
 
 def _shard(path: Remote) -> Shard | None:

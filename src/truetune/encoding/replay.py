@@ -20,6 +20,7 @@ from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
 from truetune.encoding.entry import AnyEntry
 from truetune.encoding.layout import DATA
+from truetune.encoding.names import names_of
 from truetune.encoding.shard import maker_of
 from truetune.errors import DataError
 from truetune.render.probes import Probes
@@ -38,7 +39,7 @@ def replay(made: Probes, sources: Sequence[Source], manifest: dict[str, Any], en
     """
     maker = maker_of(made, only_reference=True)
     shards = list(_within_reach(manifest["shards"]))
-    by_name = {str(source.path): source for source in sources}
+    by_name = dict(zip(names_of(sources).names, sources, strict=True))
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         wanted = {shard["row"] + random.randrange(shard["rows"]) for _ in range(count // SHARDS)}
         written = _written(entry, shard, wanted)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
@@ -14,6 +16,7 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.files import Source, open_raw, resolve
+from truetune.data.output_folder import Input
 from truetune.data.records import records
 from truetune.data.remote import Place, Remote, place
 from truetune.data.rows import conversations, read
@@ -24,6 +27,7 @@ from truetune.encoding.entry import AnyEntry, entry_of
 from truetune.encoding.key import inputs_of, key_of
 from truetune.encoding.layout import DATA
 from truetune.encoding.ledger import Ledger
+from truetune.encoding.names import names_of
 from truetune.encoding.replay import replay
 from truetune.encoding.shard import Broken, Shard, Task, ledger_of, maker_of
 from truetune.encoding.table import table as table_of
@@ -113,7 +117,8 @@ def encode(
         raise UsageError(f"engine {engine}: expected {' or '.join(ENGINES)}")
     job = Job.of(spec, progress, ENGINES[engine])
     entry = _entry(out, cache, job.key)
-    with entry.locked():
+    entry.check_outside(inputs_read(job.spec, job.made, job.sources))
+    with explained_write_errors(entry.folder), entry.locked():
         notices: list[str] = []
         found = entry.manifest()
         if found is not None and found.get("key") == job.key:
@@ -128,17 +133,50 @@ def encode(
         except EnginesDiffer as difference:
             notices.append(f"{difference}: all is encoded by tokenizers alone")
             shards = _run(job, entry, run, progress, only_reference=True)
+        counts = _counts(shards, job.spec)
+        if not counts["encoded"]:
+            why = _why_none(counts, shards, entry)
+            entry.discard()
+            raise DataError(why)
         notices += _notices(job.spec, shards)
         manifest = {
             "key": job.key,
             "inputs": job.inputs,
-            "counts": _counts(shards, job.spec),
+            "counts": counts,
             "ledger": {s.label: {"supervised": a, "context": b} for s, a, b in ledger_of(shards).rows()},
             "engines": sorted({shard.engine for shard in shards}),
             "notices": notices,
         }
+        if job.spec.encode.record_root:
+            manifest["root"] = names_of(job.sources).root
         manifest = entry.publish(shards, manifest, job.spec.encode.form)
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
+
+
+def inputs_read(spec: RunSpec, made: Probes, sources: Sequence[Source]) -> list[Input]:
+    """What is read to encode: an output must be none of it."""
+    named = [place(name) for name in spec.data]
+    found = [Input("data", path) for path in (*named, *(source.path for source in sources))]
+    found += [Input("the tokenizer", made.tokenizer.folder), Input("the model", made.tokenizer.weights)]
+    if spec.template is not None and spec.template not in made.tokenizer.templates:
+        found.append(Input("the chat template", Path(spec.template)))
+    return found
+
+
+@contextmanager
+def explained_write_errors(folder: Place) -> Iterator[None]:
+    """Of a file that can't be written, raise UsageError with its path, and with what to do."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno is None:
+            raise
+        room = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        then = "make room there" if room else "make it writable"
+        raise UsageError(
+            f"{error.filename or folder}: can't be written: {error.strerror}; {then}, or name another folder with -o. "
+            "The same command goes on where this one ended"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -240,14 +278,15 @@ class Job:
     def tasks(self) -> Iterator[tuple[Task, int]]:
         """(task, bytes that it reads)."""
         number = row = 0
-        for source, found in zip(self.sources, self.scans, strict=True):
+        names = names_of(self.sources).names
+        for source, name, found in zip(self.sources, names, self.scans, strict=True):
             for stretch in found.stretches:
-                yield Task(number, source, row, stretch, None), stretch.stop - stretch.start
+                yield Task(number, source, row, stretch, None, name=name), stretch.stop - stretch.start
                 number, row = number + 1, row + stretch.rows
             if not found.stretches:
                 size = source.path.stat().st_size
                 for rows, broken, share in self._streamed(source, row, size):
-                    yield Task(number, source, row, None, rows, broken), share
+                    yield Task(number, source, row, None, rows, broken, name), share
                     number, row = number + 1, row + len(rows) + len(broken)
 
     def _streamed(self, source: Source, row: int, size: int) -> Iterator[tuple[list[Conversation], list[Broken], int]]:
@@ -326,6 +365,15 @@ def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:
     if spec.encode.packing != "none" and spec.max_length is not None:
         counts["room"] = counts["packs"] * spec.max_length
     return counts
+
+
+def _why_none(counts: Mapping[str, int], shards: Iterable[Shard], entry: AnyEntry) -> str:
+    """The error where nothing could be encoded, with the first reason."""
+    rows = f"{counts['rows']:,} row{'s' * (counts['rows'] != 1)}"
+    parts = [f"{counts[name]:,} {name}" for name in ("rejected", "dropped") if counts[name]]
+    reason = next(filter(None, (entry.first_reason(shard) for shard in shards)), None)
+    text = f"none of {rows} could be encoded ({', '.join(parts)}): nothing was written"
+    return f"{text}; the first: {reason}" if reason else text
 
 
 def _notices(spec: RunSpec, shards: Iterable[Shard]) -> list[str]:

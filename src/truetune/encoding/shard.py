@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +53,8 @@ class Task(NamedTuple):
     """where the file can't be read from the middle"""
     broken: Sequence[Broken] = ()
     """lines among these that hold no row"""
+    name: str = ""
+    """the file's, as it is written beside its rows: no path of this machine"""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ class Shard:
     ledger: list[list[int]]
     longest: int
     engine: str
+    files: dict[str, list[Any]] = field(default_factory=dict)
+    """[bytes, digest] of each file that the shard consists of, by its name while the run works; manifest.json has them
+    in a listing of its own"""
 
     @property
     def tokens(self) -> int:
@@ -88,7 +93,10 @@ class Shard:
 
 
 def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
-    """Encode a stretch and write it; the JSON that says that all of it is there comes last.
+    """Encode a stretch and write it.
+
+    Its JSON comes first: it lists the files, so that no file is ever there that nothing tells as ours. The shard is
+    whole once they are all there.
 
     Raises DataError, EnginesDiffer, OSError.
     """
@@ -106,27 +114,29 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     settings = spec.encode
     written = table(
         made.documents, packs, weights=settings.loss_weights, sources=settings.sources, verdicts=settings.preferences,
-        trainer=settings.trainer,
+        trainer=settings.trainer, file=task.name,
     )  # fmt: skip
-    body = _body(written.table, spec.encode.form)
     name = f"{task.number:05d}.{spec.encode.form}"
-    store.write(name, body)
+    bodies: dict[str, Any] = {name: _body(written.table, spec.encode.form)}
     if written.origins is not None:
-        store.write(f"{task.number:05d}{ORIGINS}", _body(written.origins, "parquet"))
+        bodies[f"{task.number:05d}{ORIGINS}"] = _body(written.origins, "parquet")
     encoded = {document.origin.row for document in made.documents}
     dropped = {drop.origin.row for drop in made.dropped} - encoded
-    _lines(store, f"{task.number:05d}.dropped.jsonl", (
-        {**d.origin._asdict(), "tokens": d.tokens, "reason": d.reason} for d in made.dropped
+    bodies[f"{task.number:05d}.dropped.jsonl"] = _lines(
+        {**d.origin._asdict(), "file": task.name, "tokens": d.tokens, "reason": d.reason} for d in made.dropped
+    )
+    bodies[f"{task.number:05d}.rejected.jsonl"] = _lines((
+        *({**origin._asdict(), "file": task.name, "reason": reason} for origin, reason in broken),
+        *({**row.origin._asdict(), "file": task.name, "reason": reason, "content": _content(row)}
+          for row, reason in made.rejected),
     ))  # fmt: skip
-    _lines(store, f"{task.number:05d}.rejected.jsonl", (
-        *({**origin._asdict(), "reason": reason} for origin, reason in broken),
-        *({**row.origin._asdict(), "reason": reason, "content": _content(row)} for row, reason in made.rejected),
-    ))  # fmt: skip
+    bodies = {name: body for name, body in bodies.items() if len(body)}
+    files = {name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()}
     shard = Shard(
         number=task.number,
         file=name,
-        digest=digest_of(body),
-        source=str(task.source.path),
+        digest=files[name][1],
+        source=task.name,
         stretch=None if task.stretch is None else tuple(task.stretch),
         row=task.row,
         rows=made.rows + len(broken),
@@ -141,13 +151,28 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         ledger=written.ledger.counts.tolist(),
         longest=max((len(document.ids) for document in made.documents), default=0),
         engine=maker.encoder.engine.name,
+        files=files,
     )
     if shard.rows != shard.encoded + shard.dropped + shard.rejected:
-        raise RuntimeError(f"{shard.source}: rows were lost: {shard}")
+        raise RuntimeError(f"{task.source.path}: rows were lost: {shard}")
     if task.stretch is not None and shard.rows != task.stretch.rows:
-        raise DataError(f"{shard.source}: the file changed while it was read; run again")
+        raise DataError(f"{task.source.path}: the file changed while it was read; run again")
     store.write(f"{task.number:05d}.json", json.dumps(asdict(shard)).encode())
+    for part, body in bodies.items():
+        store.write(part, body)
     return shard
+
+
+def first_reason(shard: Shard, read: Callable[[str], bytes]) -> str | None:
+    """Why the first row or example of a shard that is left out is not written, and where it is; None where none is.
+
+    `read` gives the bytes of one of the shard's files.
+    """
+    for name in ("rejected.jsonl", "dropped.jsonl"):
+        if (part := f"{shard.number:05d}.{name}") in shard.files:
+            record = json.loads(read(part).split(b"\n", 1)[0])
+            return f"{record['file']}:{record['line']}: {record['reason']}"
+    return None
 
 
 def digest_of(body: Any) -> str:
@@ -204,10 +229,9 @@ def _body(made: Any, form: str) -> Any:
     return sink.getvalue()
 
 
-def _lines(store: Store, name: str, records: Iterable[dict[str, Any]]) -> None:
+def _lines(records: Iterable[dict[str, Any]]) -> bytes:
     body = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    if body:
-        store.write(name, body.encode("utf-8", "backslashreplace"))
+    return body.encode("utf-8", "backslashreplace")
 
 
 def _content(row: Conversation) -> dict[str, Any]:

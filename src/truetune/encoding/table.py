@@ -35,12 +35,14 @@ def table(
     sources: bool = False,
     verdicts: bool = False,
     trainer: Trainer = "transformers",
+    file: str | None = None,
 ) -> Written:
     """Columns input_ids, labels, file, line, row; with packs also position_ids and seq_lengths.
 
     In a pack, file, line and row are lists with one entry a document, and the first token of a document is never a
     label: no document goes on into the next one. Another trainer than `transformers` gets input_ids, labels and the
-    attention_mask that it knows documents by.
+    attention_mask that it knows documents by. `file` is what the column of that name says of all of them; their own
+    path where it is None.
     """
     order = range(len(documents)) if packs is None else [i for pack in packs for i in pack]
     chosen = [documents[i] for i in order]
@@ -65,7 +67,7 @@ def table(
     if verdicts:
         columns["label"] = arrow.array([d.label for d in chosen], arrow.bool_())
     origins = {
-        "file": arrow.array([d.origin.file for d in chosen], arrow.string()),
+        "file": arrow.array([file or d.origin.file for d in chosen], arrow.string()),
         "line": arrow.array([d.origin.line for d in chosen], arrow.int64()),
         "row": arrow.array([d.origin.row for d in chosen], arrow.int64()),
     }

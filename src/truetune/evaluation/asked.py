@@ -11,7 +11,7 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.data.files import resolve
 from truetune.data.rows import read
-from truetune.encoding.key import file_digest
+from truetune.data.output_folder import file_digest
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.evaluation.leaks import seen_rows
 from truetune.generation.backends.place import Place

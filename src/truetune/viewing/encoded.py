@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from truetune.data.files import Source
 from truetune.data.records import Record
-from truetune.encoding.key import file_digest
+from truetune.data.output_folder import file_digest
 from truetune.encoding.layout import DATA, MANIFEST, ORIGIN, manifest_in
 from truetune.encoding.vocabulary import Vocabulary
 from truetune.errors import DataError, SpecError

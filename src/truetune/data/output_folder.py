@@ -1,0 +1,309 @@
+"""Output folders: what truetune may replace or remove there, and what it must leave as it is.
+
+Every command that writes asks this module (folders) or `output_file` (single files) first. The rule is the same for all:
+
+- An output must not be an input, hold one, or lie inside one. Links are followed before paths are compared, and files
+  are compared by device and inode as well, so that neither a symbolic nor a hard link gets around it.
+- A file in an output folder is ours only if a record of ours lists its name, its size and its digest, and it still has
+  these. Everything else is a stranger: a file that nobody lists, one that was edited or replaced since it was written,
+  any symbolic link, any folder that holds nothing of ours.
+- A stranger is never moved, replaced or removed. Where it stands in the way, the command ends before it writes
+  anything, and names it.
+
+Only names that the record lists are removed, one by one, and folders only once they are empty. There is no recursive
+removal anywhere. The trade-off: files are read again for their digest before they are replaced; a file whose inode,
+size and times have not changed since it was last read by this process is not read twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from truetune.data.remote import Place, Remote
+from truetune.errors import UsageError
+
+LOCK = ".lock"
+"""An empty file, held while a command writes into a folder."""
+ELSEWHERE = "nothing was written: move it elsewhere, or name another folder with -o"
+
+
+class Listed(NamedTuple):
+    """What a record says of one file."""
+
+    size: int
+    digest: str
+
+
+Listing = Mapping[str, Listed]
+"""The files of a folder by their path below it, with slashes."""
+Digest = Callable[[Path], str]
+
+
+class Stranger(NamedTuple):
+    """Something in a folder that no record of ours accounts for."""
+
+    path: Path
+    why: str
+
+
+class Input(NamedTuple):
+    """Something that a command reads."""
+
+    what: str
+    """What it is to the command: `data`, `the tokenizer`, `the base model`, ..."""
+    place: Place
+
+
+class StatDigests:
+    """Digests of files; a file that has not changed since it was last asked for is not read again."""
+
+    def __init__(self, read: Digest | None = None) -> None:
+        self._read = read or file_digest
+        self._known: dict[tuple[int, ...], str] = {}
+
+    def __call__(self, path: Path) -> str:
+        """Raises OSError."""
+        found = path.stat()
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if identity not in self._known:
+            self._known[identity] = self._read(path)
+        return self._known[identity]
+
+
+def file_digest(path: Path) -> str:
+    """blake2b of a file's bytes, 20 bytes of it in hexadecimal digits. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
+
+
+def listing_from(value: Any) -> dict[str, Listed] | None:
+    """A listing as a record of ours holds it: name -> [size, digest].
+
+    None where it is anything else, or a name leads out of its folder.
+    """
+    if not isinstance(value, dict):
+        return None
+    found = {}
+    for name, entry in value.items():
+        if not isinstance(name, str) or not is_name_below(name):
+            return None
+        if not isinstance(entry, list) or len(entry) != 2:
+            return None
+        size, digest = entry
+        if not isinstance(size, int) or not isinstance(digest, str):
+            return None
+        found[name] = Listed(size, digest)
+    return found
+
+
+def is_name_below(name: str) -> bool:
+    """Is this the plain name of something below a folder, and can it be nothing else?"""
+    path = PurePosixPath(name)
+    return bool(name) and str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+
+
+def check_outside_inputs(output: Place, inputs: Iterable[Input]) -> None:
+    """Raise UsageError where a folder that is to be written is an input, holds one, or lies inside one.
+
+    Args:
+        output: the folder, which need not be there yet.
+        inputs: what the command reads: files and folders; what is not there is skipped.
+    """
+    for given in inputs:
+        relation = _relation(output, given.place)
+        if relation is not None:
+            raise UsageError(f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
+                             "name a folder of its own with -o")  # fmt: skip
+
+
+def _relation(output: Place, given: Place) -> str | None:
+    """How the output would touch an input; None where it does not."""
+    output, given = _on_this_machine(output), _on_this_machine(given)
+    if isinstance(output, Remote) or isinstance(given, Remote):
+        return _remote_relation(output, given)
+    try:
+        found = given.stat()
+    except (OSError, ValueError):
+        return None
+    target, source = output.resolve(), given.resolve()
+    if target == source or _same_file(target, found):
+        return "is"
+    own = target.stat() if target.exists() else None
+    if target in source.parents or (own and any(_same_file(parent, own) for parent in source.parents)):
+        return "holds"
+    if stat.S_ISDIR(found.st_mode):
+        if any(_same_file(parent, found) for parent in target.parents):
+            return "lies inside"
+    elif found.st_nlink > 1 and (link := _hard_link(target, found)) is not None:
+        return f"holds {link.name}, a hard link to"
+    return None
+
+
+def _on_this_machine(place: Place) -> Place:
+    """The path that file:// means."""
+    return Path("/", place.path) if isinstance(place, Remote) and place.top.startswith("file://") else place
+
+
+def _same_file(path: Path, known: os.stat_result) -> bool:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return False
+    return (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino)
+
+
+def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
+    """The file below a folder that is the same file under another name."""
+    for path, found in _walk(folder):
+        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino):
+            return path
+    return None
+
+
+def _remote_relation(output: Place, given: Place) -> str | None:
+    """Of two places of which one is in a store at least: by their names alone."""
+    if not isinstance(output, Remote) or not isinstance(given, Remote) or output.top != given.top:
+        return None
+    if output.path == given.path:
+        return "is"
+    if given.path.startswith(f"{output.path}/") or not output.path:
+        return "holds"
+    if output.path.startswith(f"{given.path}/") and given.is_dir():
+        return "lies inside"
+    return None
+
+
+def strangers(
+    folder: Path,
+    listed: Listing,
+    *,
+    digest: Digest = file_digest,
+    folders: Collection[str] = (),
+    also_ours: Callable[[Path], bool] | None = None,
+) -> Iterator[Stranger]:
+    """What stands in a folder and is none of ours, in the order of its names.
+
+    Args:
+        folder: need not be there.
+        listed: the files that our record lists, by their path below the folder.
+        digest: the one that the record was made with.
+        folders: below it that are ours though nothing in them is listed; they are looked into all the same.
+        also_ours: says of a path relative to the folder whether it is ours by another proof than the listing; a folder
+            that it takes is not looked into.
+
+    Raises OSError where the folder can't be read.
+    """
+    parents = {parent for name in listed for parent in PurePosixPath(name).parents}
+    for path, found in _walk(folder, skip=also_ours):
+        name = PurePosixPath(path.relative_to(folder).as_posix())
+        why = None
+        if stat.S_ISLNK(found.st_mode):
+            why = "is a symbolic link, which truetune did not make"
+        elif stat.S_ISDIR(found.st_mode):
+            why = None if name in parents or str(name) in folders else "truetune did not write it"
+        elif str(name) not in listed:
+            why = "truetune did not write it"
+        else:
+            why = _difference(path, found, listed[str(name)], digest)
+        if why is not None:
+            yield Stranger(path, why)
+
+
+def _walk(folder: Path, skip: Callable[[Path], bool] | None = None) -> Iterator[tuple[Path, os.stat_result]]:
+    """All that is below a folder, a folder before what is in it; links are not followed. Raises OSError."""
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            names = sorted(os.listdir(here))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for name in names:
+            path = here / name
+            if skip is not None and skip(path.relative_to(folder)):
+                continue
+            try:
+                found = path.lstat()
+            except FileNotFoundError:
+                continue
+            yield path, found
+            if stat.S_ISDIR(found.st_mode):
+                waiting.append(path)
+
+
+def _difference(path: Path, found: os.stat_result, listed: Listed, digest: Digest) -> str | None:
+    """Why a file is not the one that a record lists; None where it is."""
+    if not stat.S_ISREG(found.st_mode):
+        return "is no ordinary file"
+    if found.st_size != listed.size:
+        return f"is not as truetune wrote it: it has {found.st_size:,} bytes, {listed.size:,} were written"
+    try:
+        same = digest(path) == listed.digest
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
+    return None if same else "is not as truetune wrote it: its contents have changed"
+
+
+def refuse(stranger: Stranger, instead: str = ELSEWHERE) -> UsageError:
+    """The error that names a stranger."""
+    return UsageError(f"{stranger.path}: {stranger.why}; {instead}")
+
+
+def is_listed_file(path: Path, listed: Listed | None, digest: Digest = file_digest) -> bool:
+    """Is this an ordinary file, and still the one that a record lists?"""
+    if listed is None:
+        return False
+    try:
+        return _difference(path, path.lstat(), listed, digest) is None
+    except OSError:
+        return False
+
+
+def remove_listed_files(
+    folder: Path, listed: Listing, *, digest: Digest = file_digest, only: Collection[str] | None = None
+) -> list[str]:
+    """Remove the files of a listing that are still as it says, and the folders that are empty then.
+
+    Args:
+        folder: whose files they are; it goes too where nothing is left in it.
+        listed: by their path below the folder.
+        digest: the one that the listing was made with.
+        only: some of the names; all where None.
+
+    Returns the names of what was left because it is not as listed. Raises OSError.
+    """
+    left = []
+    folders = {folder}
+    for name in listed if only is None else only:
+        path = folder / name
+        above = [folder / parent for parent in PurePosixPath(name).parents]
+        if any(parent.is_symlink() for parent in above if parent != folder):
+            left.append(name)
+        elif is_listed_file(path, listed[name], digest):
+            path.unlink()
+            folders.update(above)
+        elif os.path.lexists(path):
+            left.append(name)
+    remove_empty_folders(folders)
+    return left
+
+
+def remove_empty_folders(folders: Iterable[Path]) -> None:
+    """Remove those of some folders in which nothing is left, the deepest first. Raises OSError."""
+    for path in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+        if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def is_our_lock(path: Path) -> bool:
+    """Is this what a lock of ours leaves: an empty file? One with contents is somebody's, and locking would empty it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0
