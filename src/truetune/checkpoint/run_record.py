@@ -19,6 +19,8 @@ FORMAT = 1
 """Of run.json and whole.json"""
 READ, PLACES, STRETCH = 1 << 28, 64, 1 << 20
 """Files of up to READ bytes are read whole for their digest, larger ones in PLACES stretches"""
+KEY = re.compile(r"[0-9a-f]{40}")
+STATUSES = ("looking", "training", "interrupted", "failed", "finished")
 NUMBERED = re.compile(r"checkpoint-(\d{1,12})")
 Listing = dict[str, list[Any]]
 """File -> [bytes, digest]"""
@@ -29,6 +31,15 @@ def read_run(folder: Path) -> dict[str, Any]:
     places = [folder, *([folder.resolve().parent] if step_of(folder) is not None else [])]
     found = (read_object(place / RUN, []) for place in places)
     return next((run for run in found if run is not None and run.get("format") == FORMAT), {})
+
+
+def own_run(folder: Path) -> dict[str, Any]:
+    """run.json of a folder that truetune trains in; empty where there is none, or it is none that truetune wrote."""
+    path = folder / RUN
+    run = None if path.is_symlink() else read_object(path, [])
+    if run is None or run.get("format") != FORMAT or not KEY.fullmatch(str(run.get("key"))):
+        return {}
+    return run if isinstance(run.get("inputs"), dict) and run.get("status") in STATUSES else {}
 
 
 def step_of(folder: Path) -> int | None:

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from truetune.checks.report import Report
+    from truetune.spec.run import RunSpec
 
 SEVERITIES = ("error", "warning", "info")
 ENDINGS = {".json": "json", ".sarif": "sarif"}
 """What a file is to hold, by its name, where --format does not say"""
-SIGNS = {"html": (b'id="data"', b"truetune"), "json": (b'"schema": "truetune.',), "sarif": (b'"truetune"', b"sarif")}
-"""Stand in each file of ours, by its form"""
-TEXTS = ("", ".txt", ".log", ".out", ".md")
-"""Names of files of text, which may be replaced"""
+OUTPUTS = ("output", "out", "html", "save", "looks", "schema", "cache", "file")
+"""Parameters that name what is written; every other one that names a path is an input"""
 
 
 def form_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -72,9 +71,9 @@ def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _may_draw(_context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+def _may_draw(context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     if value is not None:
-        may_write(Path(value), "html")
+        check_file(value, "html", context)
     return value
 
 
@@ -86,7 +85,7 @@ def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
     if path is not None:
         from truetune.report.page import page_of
 
-        _write(path, page_of(_headed(kind, value)))
+        write_file(path, page_of(_headed(kind, value)), "html")
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,9 +128,11 @@ class Delivery:
         """Itself. Raises UsageError for a file that can't be written, or is none of ours."""
         for path, form in ((self.output, self.output_format), (self.html, "html")):
             if path is not None:
-                may_write(Path(path), form)
+                check_file(path, form)
         if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
             raise UsageError(f"{self.output}: a page is written with --html {self.output}")
+        if self.output and self.html and Path(self.output).resolve() == Path(self.html).resolve():
+            raise UsageError(f"{self.html}: both --output and --html name this file; name another one with --html")
         return self
 
     def __call__(self, report: Report, *, err: bool = False) -> int:
@@ -152,9 +153,14 @@ class Delivery:
         if self.html is not None:
             from truetune.report.page import page
 
-            _write(self.html, page(report))
+            write_file(self.html, page(report), "html", report.spec)
         if self.output is not None:
-            _write(self.output, self._drawn(report))
+            text = self._drawn(report)
+            if self.output_format == "terminal":
+                from truetune.report.forms import text_file
+
+                text = text_file(text)
+            write_file(self.output, text, self.output_format, report.spec)
 
     def _draw(self, report: Report, *, err: bool) -> None:
         if self.output_format == "terminal":
@@ -178,17 +184,44 @@ class Delivery:
         return as_text(report, verbose=self.verbose, quiet=self.quiet)
 
 
-def may_write(path: Path, form: str) -> None:
-    """Raises UsageError where there is no folder for it, or a file that is no result in this form."""
-    if not (folder := path.resolve().parent).is_dir():
-        raise UsageError(f"{path}: can't be written: there is no folder {folder}")
-    if path.is_dir():
-        raise UsageError(f"{path}: can't be written: Is a directory; name a file")
-    if path.is_file() and path.stat().st_size:
-        text = b"" if form == "terminal" else path.read_bytes()
-        known = path.suffix in TEXTS if form == "terminal" else all(sign in text for sign in SIGNS[form])
-        if not known:
-            raise UsageError(f"{path}: is there already, and is no result of truetune; name another file")
+def check_file(path: str, form: str, context: click.Context | None = None) -> None:
+    """Raise UsageError for a file that can't be written, is an input of this command, or is no result of ours.
+
+    `form` is one of `report.forms.FORMS`.
+    """
+    from truetune.data.output_file import check_output_file
+    from truetune.report.forms import FORMS
+
+    check_output_file(Path(path), FORMS[form], files_read(context))
+
+
+def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
+    """Whole or not at all; straight into a device or a pipe. Raises UsageError as `check_file` does.
+
+    `spec` names inputs that the command line does not: those of a settings file.
+    """
+    from truetune.data.output_file import write_output_file
+    from truetune.report.forms import FORMS
+
+    write_output_file(Path(path), _encoded(text), FORMS[form], [*files_read(), *files_of_settings(spec)])
+
+
+def files_read(context: click.Context | None = None) -> list[Path]:
+    """The files that the parameters of the running command name, but for those that it writes."""
+    context = context or click.get_current_context(silent=True)
+    found = []
+    for name, value in context.params.items() if context is not None else ():
+        values = value if isinstance(value, tuple) else (value,)
+        found += [Path(text) for text in values if name not in OUTPUTS and isinstance(text, str) and "\0" not in text]
+    return found
+
+
+def files_of_settings(spec: RunSpec | None) -> list[Path]:
+    """The files that settings name."""
+    if spec is None:
+        return []
+    names = [*spec.data, *spec.eval_data, *filter(None, (spec.tokenizer, spec.model, spec.template))]
+    return [Path(name) for name in names if "://" not in name]
 
 
 def console(*, err: bool = False) -> Console:
@@ -201,16 +234,3 @@ def console(*, err: bool = False) -> Console:
 def _encoded(text: str) -> bytes:
     """UTF-8; half a surrogate pair (of a file's name) as an escape."""
     return text.encode("utf-8", "backslashreplace")
-
-
-def _write(path: str, text: str) -> None:
-    """Whole or not at all; straight into a device or a pipe."""
-    from truetune.data import atomic
-
-    try:
-        if Path(path).exists() and not Path(path).is_file():
-            Path(path).write_bytes(_encoded(text))
-            return
-        atomic.write(Path(path).resolve(), _encoded(text))
-    except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror}") from None

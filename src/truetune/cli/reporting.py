@@ -10,11 +10,9 @@ import click
 
 from truetune.cli.completing import rule_names
 from truetune.cli.helping import Command
-from truetune.cli.output import SEVERITIES
+from truetune.cli.output import SEVERITIES, check_file, write_file
 from truetune.errors import DataError, UsageError
 
-OURS = (b'id="data"', b"truetune")
-"""Stands in each page of ours"""
 RUNS = 2
 """At most so many side by side"""
 
@@ -47,9 +45,10 @@ def report(paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: s
         click.echo(json.dumps(result, indent=2))
         return int(result["failed"])
     target = Path(output or "report.html")
-    _may_write(target)
-    body = json.dumps(result, indent=2) if as_json or target.suffix == ".json" else _page(result, paths)
-    _write(target, body.encode("utf-8", "backslashreplace"))
+    form = "json" if as_json or target.suffix == ".json" else "html"
+    check_file(str(target), form)
+    body = json.dumps(result, indent=2) if form == "json" else _page(result, paths)
+    write_file(str(target), body, form)
     if not quiet:
         click.echo(f"{target}: {_size(target.stat().st_size)}; {_counted(result)}")
     return int(result["failed"])
@@ -87,27 +86,6 @@ def _page(result: dict[str, Any], paths: tuple[str, ...]) -> str:
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, TemplateError) as error:
         raise DataError(f"{', '.join(paths)}: not as its schema says ({type(error).__name__}: {error}); let the "
                         "command write it again") from error  # fmt: skip
-
-
-def _may_write(target: Path) -> None:
-    """Raises UsageError for a file that is no report, or can't be one."""
-    if not target.resolve().parent.is_dir():
-        raise UsageError(f"{target}: can't be written: there is no folder {target.resolve().parent}")
-    if target.is_dir():
-        raise UsageError(f"{target}: this is a folder; name a file with -o")
-    if target.is_file() and target.stat().st_size:
-        text = target.read_bytes()
-        if not all(sign in text for sign in OURS) and b'"schema": "truetune.' not in text[:400]:
-            raise UsageError(f"{target}: this is no page that truetune wrote; name another file with -o")
-
-
-def _write(target: Path, body: bytes) -> None:
-    from truetune.data import atomic
-
-    try:
-        atomic.write(target.resolve(), body)
-    except OSError as error:
-        raise UsageError(f"{target}: can't be written: {error.strerror}") from None
 
 
 def _size(count: int) -> str:

@@ -13,7 +13,8 @@ from truetune.cli.asking import model_options, opening
 from truetune.cli.auditing import say, speaker
 from truetune.cli.helping import Command
 from truetune.cli.options import row_options, row_settings
-from truetune.cli.output import Delivery, progress_option, report_options
+from truetune.cli.output import Delivery, files_read, progress_option, report_options
+from truetune.data.output_file import check_output_file
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,8 +75,11 @@ def sample(model: str | None, save: str | None, watch: str | None, no_progress: 
         raise UsageError("--once and --looks are for --watch RUN")
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
-    if save is not None and not Path(save).resolve().parent.is_dir():
-        raise UsageError(f"--save {save}: can't be written: there is no folder {Path(save).resolve().parent}")
+    inputs = files_read()
+    if save is not None:
+        from truetune.evaluation.report import SAMPLES_FORM
+
+        check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
     settings = row_settings(options)
     report = _asked(model, watch, quiet=deliver.quiet, bar=not no_progress, settings=settings,
@@ -84,7 +88,7 @@ def sample(model: str | None, save: str | None, watch: str | None, no_progress: 
         return deliver(report)
     finally:
         if save is not None:
-            report.save(save)
+            report.save(save, inputs)
 
 
 def _asked(

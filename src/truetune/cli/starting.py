@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from truetune.cli.helping import Command
-from truetune.cli.output import console, emit, form_options, quiet_option
+from truetune.cli.output import console, emit, files_of_settings, files_read, form_options, quiet_option
+from truetune.data.output_file import Form, check_output_file, write_output_file
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,19 +57,18 @@ def init(
         if schema == "-":
             click.echo(schemas.text(), nl=False)
         else:
-            _put(Path(schema), schemas.text())
+            _put_schema(Path(schema), schemas.text())
         return 0
-    path = Path(file)
-    if path.exists() and not force:
-        raise UsageError(f"{path}: is there already; name another file, or give --force")
-    if not path.resolve().parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}")
+    path, beside = Path(file), Path(file).with_name(schemas.NAME)
+    check_output_file(path, _settings_form(force=force), files_read())
+    check_output_file(beside, _schema_form(), files_read())
     ask = sys.stdin.isatty() and not yes
     start = _start(_asked(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask)
-    _put(path, written(start, path.parent, schemas.NAME))
-    _put(path.with_name(schemas.NAME), schemas.text())
+    body = written(start, path.parent, schemas.NAME).encode()
+    write_output_file(path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.asked)])
+    _put_schema(beside, schemas.text())
     if output_format == "json":
-        emit("init", {"file": str(path), "schema_file": str(path.with_name(schemas.NAME)), "recipe": start.name,
+        emit("init", {"file": str(path), "schema_file": str(beside), "recipe": start.name,
                       "found": start.lines, "notes": start.notes})  # fmt: skip
     elif quiet:
         click.echo(path)
@@ -110,10 +110,19 @@ def _start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
     return start(spec, found, recipe or propose(found), gpu=bool(gpus), gpu_memory=gpus[0].memory if gpus else None)
 
 
-def _put(path: Path, text: str) -> None:
-    from truetune.data import atomic
+def _schema_form() -> Form:
+    from truetune.spec.schema import is_schema_file
 
-    atomic.write(path.resolve(), text.encode("utf-8"))
+    return Form("the schema of truetune's settings", is_schema_file)
+
+
+def _settings_form(*, force: bool) -> Form:
+    """Settings are the user's from the moment they are written: only --force replaces them."""
+    return Form("to be overwritten without --force", lambda path: force)
+
+
+def _put_schema(path: Path, text: str) -> None:
+    write_output_file(path, text.encode("utf-8"), _schema_form(), files_read())
 
 
 def _tell(start: Start, path: Path) -> None:

@@ -107,18 +107,19 @@ def is_name_below(name: str) -> bool:
     return bool(name) and str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
-def check_outside_inputs(output: Place, inputs: Iterable[Input]) -> None:
+def check_outside_inputs(output: Place, inputs: Iterable[Input], option: str = "-o") -> None:
     """Raise UsageError where a folder that is to be written is an input, holds one, or lies inside one.
 
     Args:
         output: the folder, which need not be there yet.
         inputs: what the command reads: files and folders; what is not there is skipped.
+        option: the one that names the folder.
     """
     for given in inputs:
         relation = _relation(output, given.place)
         if relation is not None:
             raise UsageError(f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
-                             "name a folder of its own with -o")  # fmt: skip
+                             f"nothing was written: name a folder of its own with {option}")  # fmt: skip
 
 
 def _relation(output: Place, given: Place) -> str | None:

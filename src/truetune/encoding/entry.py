@@ -118,8 +118,7 @@ class Entry:
             if not is_our_lock(lock) and (stranger := self._stranger()) is not None and not is_our_lock(lock):
                 raise refuse(stranger)
             self.folder.mkdir(parents=True, exist_ok=True)
-            held = filelock.FileLock(lock)
-            held.acquire()
+            held = filelock.FileLock(lock).acquire()
         except OSError as error:
             raise UsageError(f"{error.filename or self.folder}: can't be written: {error.strerror}") from None
         with held:

@@ -7,7 +7,6 @@ import hashlib
 import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import truetune

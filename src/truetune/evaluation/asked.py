@@ -10,8 +10,8 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.files import resolve
-from truetune.data.rows import read
 from truetune.data.output_folder import file_digest
+from truetune.data.rows import read
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.evaluation.leaks import seen_rows
 from truetune.generation.backends.place import Place

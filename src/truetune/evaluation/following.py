@@ -19,6 +19,7 @@ from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run,
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, news
 from truetune.data.atomic import write
+from truetune.data.output_folder import Input, check_outside_inputs, refuse, strangers
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.asked import Asked, asked, columns_of, data_of
 from truetune.evaluation.report import SampleReport, Success
@@ -29,7 +30,7 @@ from truetune.generation.looks import Look, Prompt, Watched
 from truetune.generation.parsers import parser_of
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
-from truetune.training.watch.store import read, save
+from truetune.training.watch.store import SAMPLES, is_look, read, save
 
 ASKED = "asked.json"
 EVERY = 5.0
@@ -80,7 +81,10 @@ def follow(
     )  # fmt: skip
     given = {"data": list(files), **choice, "max_new_tokens": max_new_tokens, "parser": parser,
              "temperature": temperature, "top_p": top_p}  # fmt: skip
-    kept = _kept(Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled"), given)
+    keep = Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled")
+    inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
+    check_outside_inputs(keep, inputs, option="--looks")
+    kept = _kept(keep, given)
     followed.looks |= {look.step: look for look, _ in read(kept)}
     for look in followed.watched().looks:
         say(_line(look, max_new_tokens, "asked before"))
@@ -190,8 +194,18 @@ def _renewed(look: Look, prompts: Sequence[Prompt]) -> Look:
 
 
 def _kept(folder: Path, given: dict[str, Any]) -> Path:
-    """The folder of the looks. Raises UsageError where it holds those of other questions."""
-    before = read_object(folder / ASKED, []) if folder.is_dir() else None
+    """The folder of the looks. Raises UsageError where it holds those of other questions, or what is none of ours."""
+    before = read_object(folder / ASKED, []) if folder.is_dir() and not (folder / ASKED).is_symlink() else None
+    ours = before is not None and before.keys() == given.keys()
+
+    def also_ours(path: Path) -> bool:
+        if (folder / path).is_symlink():
+            return False
+        return ours and (path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_look(folder / path)))
+
+    stranger = next(strangers(folder, {}, folders=(SAMPLES,) if ours else (), also_ours=also_ours), None)
+    if stranger is not None:
+        raise refuse(stranger, "nothing was written: move it elsewhere, or name another folder with --looks")
     if before is not None and before != given:
         other = [name for name in given if before.get(name) != given[name]]
         raise UsageError(f"{folder} holds the answers to other questions ({', '.join(other)} differ); name another "
@@ -201,7 +215,7 @@ def _kept(folder: Path, given: dict[str, Any]) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             write(folder / ASKED, json.dumps(given, indent=1).encode())
         except OSError as error:
-            raise UsageError(f"{folder}: can't be written: {error.strerror}") from None
+            raise UsageError(f"{error.filename or folder}: can't be written: {error.strerror}") from None
     return folder
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation
+from truetune.data.output_folder import file_digest
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
-from truetune.data.output_folder import file_digest
 from truetune.encoding.layout import DATA, manifest_in
 from truetune.encoding.stream import batches
 from truetune.generation.backends.place import Place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -12,8 +13,7 @@ from statistics import median
 from typing import Any
 
 from truetune.checks.report import Report
-from truetune.data.atomic import write
-from truetune.errors import UsageError
+from truetune.data.output_file import Form, write_output_file
 from truetune.evaluation.compare import Compared
 from truetune.evaluation.statistics import wilson
 from truetune.generation.looks import Look, Prompt, Sample
@@ -21,6 +21,14 @@ from truetune.generation.verdicts import SAID, Verdict, counted, faults, good, v
 
 KEPT = ("repetition", "language", "length_ratio", "exact", "overlap", "parsed", "agrees", "garbage", "perplexity")
 """Scores that are written out"""
+COLUMNS = (
+    *("file", "line", "row", "seen", "question", "answer", "reference", "verdict", "said", "faults", "good"),
+    *("stopped", "stop", "stop_probability", "stop_rank", "logprob", "tokens", "markers", *KEPT),
+    *("prompt_ids", "answer_ids", "reference_ids"),
+)
+"""Of `plain`"""
+META = b"truetune"
+"""What the metadata of a Parquet file of ours have"""
 
 
 @dataclass(frozen=True)
@@ -106,13 +114,15 @@ class SampleReport(Report):
             }
         }
 
-    def save(self, path: str) -> None:
-        """The samples of the last look as rows of a .parquet or .jsonl file. Raises UsageError."""
+    def save(self, path: str, inputs: Iterable[Path] = ()) -> None:
+        """The samples of the last look as rows of a .parquet or .jsonl file.
+
+        Raises UsageError where it can't be written, is one of the `inputs`, or holds what truetune did not write.
+        """
         rows = [plain(sample, self.limit) for sample in self.samples]
-        try:
-            write(Path(path).resolve(), _parquet(rows) if path.endswith(".parquet") else _lines(rows))
-        except OSError as error:
-            raise UsageError(f"{path}: can't be written: {error.strerror}") from None
+        parquet = path.endswith(".parquet")
+        body = _parquet(rows) if parquet else _lines(rows)
+        write_output_file(Path(path), body, SAMPLES_FORM, [*inputs, *map(Path, self.spec.data)])
 
 
 def plain(sample: Sample, limit: int) -> dict[str, Any]:
@@ -140,6 +150,20 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows), sink)
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table.replace_schema_metadata({META: b"samples"}), sink)
     body: bytes = sink.getvalue().to_pybytes()
     return body
+
+
+def _is_samples_file(path: Path) -> bool:
+    """Does every row of a file have the columns of `plain`, those and no others? Raises OSError, ValueError."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return (pq.read_schema(path).metadata or {}).get(META) == b"samples"
+    with path.open("rb") as file:
+        return all(set(json.loads(line)) == set(COLUMNS) for line in file)
+
+
+SAMPLES_FORM = Form("a file of samples that truetune wrote", _is_samples_file)

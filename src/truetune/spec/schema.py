@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -12,6 +13,7 @@ from truetune.spec.run import RunSpec
 NAME = "truetune.schema.json"
 """The file that `truetune init` writes beside the settings"""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+TITLE = "The settings of truetune"
 ONE_OR_MANY = ("data", "eval_data", "select", "ignore")
 
 
@@ -32,8 +34,14 @@ def schema() -> dict[str, Any]:
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]
-    said: dict[str, Any] = _flowing({**made, "title": "The settings of truetune"})
+    said: dict[str, Any] = _flowing({**made, "title": TITLE})
     return {"$schema": DIALECT, **said}
+
+
+def is_schema_file(path: Path) -> bool:
+    """Is this a file that `text` was written to, by any version? Raises OSError, ValueError."""
+    value = json.loads(path.read_bytes())
+    return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (DIALECT, TITLE)
 
 
 def text() -> str:

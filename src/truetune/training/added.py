@@ -13,6 +13,23 @@ from truetune.render.folder import files_of, read_json
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 
+OWNER = "truetune-work.json"
+MARK = json.dumps({"truetune": "a tokenizer with added tokens", "format": 1}).encode()
+"""What marks the folder as ours"""
+
+
+def is_our_tokenizer(folder: Path) -> bool:
+    """Is this a folder that `extended` wrote, and are its files no links to others?"""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    if not any(folder.iterdir()):
+        return True
+    try:
+        ours = (folder / OWNER).read_bytes() == MARK
+    except OSError:
+        return False
+    return ours and not any(path.is_symlink() for path in folder.rglob("*"))
+
 
 def extended(spec: RunSpec, folder: Path) -> RunSpec:
     """The spec with a tokenizer that holds `training.added_tokens`, written to `folder` where it lacks any.
@@ -26,6 +43,7 @@ def extended(spec: RunSpec, folder: Path) -> RunSpec:
     if not new:
         return spec
     folder.mkdir(parents=True, exist_ok=True)
+    write(folder / OWNER, MARK)
     for path in files_of(tokenizer.folder, folder):
         target = folder / path.relative_to(tokenizer.folder)
         target.parent.mkdir(exist_ok=True)

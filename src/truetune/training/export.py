@@ -21,6 +21,7 @@ from truetune.checkpoint.bits import PLAIN, floats
 from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.files import read_object
+from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import model_class
 from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
@@ -106,9 +107,12 @@ def export(
     asked = asked_of(found.folder, found.folder, count=prompts, data=data) if prove else None
     job = _Job(found, _base_of(found, base), asked, device, say)
     folder = Path(out)
+    inputs = [Input("the model", found.folder), *(Input("data", Path(name)) for name in data)]
+    inputs += [Input("the base model", job.base.folder)] if job.base is not None else []
+    inputs += [Input("the converter", Path(command[-1]))] if command else []
     with (
         contextlib.suppress(_Failed),
-        whole(folder, size=_size(found, dtype, outtype if to == "gguf" else None)) as part,
+        whole(folder, size=_size(found, dtype, outtype if to == "gguf" else None), inputs=inputs) as part,
     ):
         if to == "gguf":
             made = _gguf(job, part, folder, command, outtype)

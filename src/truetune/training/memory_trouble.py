@@ -18,6 +18,7 @@ from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate import GIB
 from truetune.memory.plan import Plan
 from truetune.training.fit import Change, Fitting, listed, relief
+from truetune.training.run_files import free_name
 
 TRIES = 4
 """Times that a run is changed and started again after it ran out of memory"""
@@ -94,7 +95,7 @@ def relieve(error: RanOut, fitting: Fitting) -> None:
     fitting.relieved += 1
     if changes[0].anew:
         for path in checkpoints(error.folder):
-            path.rename(path.with_name(f"before-fit-{path.name}"))
+            path.rename(free_name(path.with_name(f"before-fit-{path.name}")))
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -26,6 +26,7 @@ from truetune.checkpoint.fingerprint import fingerprint
 from truetune.checkpoint.movement import Manifest
 from truetune.checks.findings import Finding
 from truetune.checks.movement import judge
+from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import adapter_rows, model_class
 from truetune.training.proof import Asked, Proof, Seen, asked_of, facts_in, loaded, look, proved, rung
@@ -104,7 +105,9 @@ def merge(
     asked = asked_of(places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation) if prove \
         else None  # fmt: skip
     size = DTYPES[chosen] * sum(tensor.items for tensor in under.tensors.values())
-    with contextlib.suppress(_Failed), whole(folder, size=size) as part:
+    inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
+    inputs += [Input("the tokenizer", places.tokenizer), *(Input("data", Path(name)) for name in data)]
+    with contextlib.suppress(_Failed), whole(folder, size=size, inputs=inputs) as part:
         say(f"merging {found.folder} into {under.folder} in float32")
         seen = _made(found, under, asked, part, chosen, device, shard)
         notes = (*doubts, *places.fill(part))

@@ -150,7 +150,7 @@ class Record:
         losses = _losses(state) | ({"held_out": loss} if loss is not None else {})
         files = listing(self.folder, below=False) if self.writes else {}
         files = {name: entry for name, entry in files.items() if name != RUN and not name.startswith(".")}
-        self.put(status="finished", ended=_now(), seconds=round(seconds, 1), step=state.global_step,
+        self.put(status="finished", saving=None, ended=_now(), seconds=round(seconds, 1), step=state.global_step,
                  steps=state.max_steps, losses=losses, files=files)  # fmt: skip
 
 

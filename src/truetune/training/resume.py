@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +14,18 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import RUN, WHOLE, checkpoints, damages, fault_of, read_run
+from truetune.checkpoint.run_record import WHOLE, checkpoints, damages, fault_of, own_run, step_of
+from truetune.data.output_folder import LOCK, Stranger, is_our_lock, refuse
 from truetune.errors import UsageError
+from truetune.spec.run import RunSpec
 from truetune.training.record import differences, versions
-
-LOCK = ".lock"
-ELSEWHERE = "name another folder with -o"
+from truetune.training.run_files import (
+    ELSEWHERE,
+    check_run_folder,
+    listed_files,
+    remove_unfinished,
+    stranger_in_the_way,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ def held(folder: Path) -> Iterator[None]:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(folder / LOCK) and not is_our_lock(folder / LOCK):
+            raise UsageError(f"{folder / LOCK}: truetune did not write it; {ELSEWHERE}")
         lock = filelock.FileLock(folder / LOCK, timeout=0).acquire()
     except filelock.Timeout:
         raise UsageError(f"{folder}: another process trains there; wait for its end, or {ELSEWHERE}") from None
@@ -73,14 +81,10 @@ def claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
 
 
 def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
-    before = read_run(folder)
+    before = own_run(folder)
     if not before:
-        strangers = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        if strangers:
-            raise UsageError(f"{folder} holds {strangers[0]} and no {RUN}: it is no run of truetune's; {ELSEWHERE}")
+        check_run_folder(folder, RunSpec())
         return Claim(folder, {}, None, False, ())
-    if not isinstance(before.get("inputs"), dict) or "status" not in before:
-        raise UsageError(f"{folder / RUN}: is not what truetune wrote; {ELSEWHERE}")
     different = differences(inputs, before["inputs"])
     if different and before["status"] == "looking" and not checkpoints(folder):
         return Claim(folder, {}, None, False, ("an earlier run with other settings never began here: its record goes",))
@@ -89,7 +93,7 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
     if before["status"] == "finished" and not any(damages(folder, before["files"])):
         return Claim(folder, before, None, True, ())
     notes: list[str] = []
-    found = _last_whole(folder, notes)
+    found = _last_whole(folder, before, notes)
     if found is not None:
         notes += _renewed(before.get("versions", {}))
     return Claim(folder, before, found, False, tuple(notes))
@@ -101,21 +105,31 @@ def _renewed(then: Mapping[str, str]) -> list[str]:
     return [f"since the run began: {', '.join(changed)}; losses may differ in their last digits"] if changed else []
 
 
-def _last_whole(folder: Path, notes: list[str]) -> Path | None:
-    """The last whole checkpoint. Those that are not are put aside: removed, or where a file changed later, renamed."""
-    found = None
+def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path | None:
+    """The last whole checkpoint that a run can go on from.
+
+    One that the run was writing when it ended is removed. Raises UsageError where something stands in the way that the
+    run did not write, or that has changed since: it is named, and stays.
+    """
+    whole = [path for path in checkpoints(folder) if (mark := _mark_of(path)) is not None and mark["resumes"]]
+    found = whole[-1] if whole else None
+    stranger = stranger_in_the_way(folder, run, step_of(found) or 0 if found is not None else -1)
+    if stranger is None and found is not None and (fault := fault_of(found)) is not None:
+        stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
+    if stranger is not None:
+        raise refuse(stranger, "nothing was changed: restore it or move it elsewhere, and the same command goes on from "
+                               f"the last whole checkpoint; or {ELSEWHERE}")  # fmt: skip
     for path in reversed(checkpoints(folder)):
-        mark = read_object(path / WHOLE, [])
-        if mark is None:
-            notes.append(f"{path.name} is not whole ({fault_of(path)}): removed")
-            shutil.rmtree(path)
-        elif found is None and (fault := fault_of(path)) is not None:
-            aside = path.with_name(f"damaged-{path.name}")
-            notes.append(f"{path.name} is damaged ({fault}): renamed to {aside.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
-        elif found is None and mark["resumes"]:
-            found = path
-        elif found is None:
+        if path == found:
+            break
+        if _mark_of(path) is not None:
             notes.append(f"{path.name} holds weights alone (save_only_model): the run can't go on from it")
+        elif run.get("writing") == path.name:
+            notes.append(f"{path.name} is not whole ({fault_of(path)}): removed")
+            remove_unfinished(path)
     return found
+
+
+def _mark_of(checkpoint: Path) -> dict[str, Any] | None:
+    """whole.json of a checkpoint; None where there is none that truetune wrote."""
+    return read_object(checkpoint / WHOLE, []) if listed_files(checkpoint) is not None else None

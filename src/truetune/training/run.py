@@ -24,6 +24,7 @@ from truetune.training.recipe import Recipe, recipe
 from truetune.training.record import Record, begun, inputs_of
 from truetune.training.resume import Claim, claim, held
 from truetune.training.rows import Data, highest
+from truetune.training.run_files import EXTENDED, check_run_folder
 from truetune.training.saving import Saving, held_out_loss, loss_before, save
 from truetune.training.watch.ranks import sharded
 from truetune.training.watch.watching import watcher
@@ -76,7 +77,8 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
     with in_turn():
-        spec = extended(spec, Path(spec.training.output_dir or OUT) / ".tokenizer")
+        check_run_folder(Path(spec.training.output_dir or OUT), spec)
+        spec = extended(spec, Path(spec.training.output_dir or OUT) / EXTENDED)
     first = recipe(spec, rows=None, **machine)
     looks = preflight.Looks(listener, force=force)
     with in_turn() as leads:

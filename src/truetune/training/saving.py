@@ -13,7 +13,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ from transformers import TrainerCallback, TrainerState
 from truetune.checkpoint.fingerprint import FILE as FINGERPRINT
 from truetune.checkpoint.run_record import FORMAT, WHOLE, checkpoints, fault_of, listing, step_of
 from truetune.data import atomic
+from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import UsageError
 from truetune.training.record import Record
 from truetune.training.resume import Claim
+from truetune.training.run_files import remove_checkpoint, remove_unfinished
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SUMS = ("_tr_loss", "_globalstep_last_logged", "_total_train_tokens", "_metrics", "_stored_metrics")
@@ -49,7 +51,21 @@ class Saving(TrainerCallback):
         self.trainer, self.claim, self.record, self.say = trainer, claim, record, say
         self.keep, trainer.args.save_total_limit = trainer.args.save_total_limit, None
         self.signal: int | None = None
+        self._write_checkpoint, trainer._save_checkpoint = trainer._save_checkpoint, self._save_checkpoint
         trainer.add_callback(self)
+
+    def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
+        """transformers' own, once run.json says that this checkpoint is being written: so it is known to be ours.
+
+        Raises UsageError where something of that name is there already.
+        """
+        folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
+        if PartialState().is_main_process:
+            if os.path.lexists(folder):
+                raise refuse(Stranger(folder, "this run did not write it"))
+            self.record.put(writing=folder.name)
+        PartialState().wait_for_everyone()
+        self._write_checkpoint(*arguments, **named)
 
     def train(self) -> None:
         """Train to the end, from the checkpoint where there is one.
@@ -93,6 +109,7 @@ class Saving(TrainerCallback):
         if PartialState().is_main_process:
             _beside(self.record, folder)
             mark(folder, resumes=not args.save_only_model)
+            self.record.put(writing=None)
             self._rotate(state)
             self.record.reached(state)
 
@@ -105,8 +122,8 @@ class Saving(TrainerCallback):
         kept = [path for path in found[-1:] if path.name != best] + [path for path in found if path.name == best]
         others = [path for path in found if path not in kept]
         for path in others[: len(others) - max(0, self.keep - len(kept))]:
-            (path / WHOLE).unlink(missing_ok=True)
-            shutil.rmtree(path)
+            if left := remove_checkpoint(path):
+                self.say(f"{path} stays: this run did not write {', '.join(left)}, or it has changed since")
 
     def _asked(self) -> bool:
         """Was any process told to end? All have to ask."""
@@ -159,7 +176,8 @@ class Saving(TrainerCallback):
         if not folder.is_dir() or (fault_of(folder)) is None:
             return None
         if PartialState().is_main_process:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                remove_unfinished(folder)
         whole = [path.name for path in checkpoints(self.record.folder) if (path / WHOLE).is_file()]
         free = shutil.disk_usage(self.record.folder).free
         then = f"{whole[-1]} is whole, and the same command goes on from it" if whole else "there is no earlier one"
@@ -195,6 +213,7 @@ def save(trainer: Any, record: Record, *, loss: float | None, seconds: float) ->
     """Write the weights of a run that has reached its end, and complete its record. Raises UsageError."""
     trainer.accelerator.unwrap_model(trainer.model).config.use_cache = True
     try:
+        record.put(saving=True)
         trainer.save_model()
         trainer.save_state()
         if record.writes:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from truetune.data.atomic import sync
+from truetune.data import atomic
+from truetune.data.output_folder import Input, check_outside_inputs, remove_empty_folders
 from truetune.errors import UsageError
 from truetune.render.folder import OF_TOKENIZER
 
@@ -18,42 +21,95 @@ BESIDE = ("tokenizer.model.v*", "tekken.json", "*.tiktoken", "preprocessor_confi
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ROOM = 64 << 20
 """Bytes for what stands beside the weights"""
+FORMAT = 1
+OWNER, MODEL = "truetune-work.json", "model"
+"""In a work folder: the file that marks it as ours, and what will get the name of the output"""
+WRITTEN = re.compile(
+    r"(adapter_)?model(-\d+-of-\d+)?\.safetensors(\.index\.json)?|.+\.gguf|tokenizer.*|.*\.tiktoken|.*\.jinja|README\.md"
+    r"|(config|generation_config|merge|special_tokens_map|added_tokens|chat_template|vocab|tekken|preprocessor_config"
+    r"|processor_config|adapter_config)\.json|(vocab|merges)\.txt|spiece\.model|.+\.py"
+)
+"""Names of files that a merge or an export writes"""
 
 
 @contextmanager
-def whole(folder: Path, *, size: int) -> Iterator[Path]:
+def whole(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]:
     """A new folder beside `folder`, which takes its name at the end; after an error nothing is left of it.
 
-    `size` is the bytes that will be written. What a killed process has left is removed. Raises UsageError where there
-    is something already, or no room.
+    What is written stands in `model` of a work folder, beside a file that marks this as ours. What a killed process has
+    left is removed where it bears that mark, as far as its files have names that are written here.
+
+    Args:
+        folder: need not be there; an empty one is taken.
+        size: bytes that will be written.
+        inputs: what is read; `folder` must be none of it, hold none of it and lie in none of it.
+
+    Raises UsageError where something is in the folder already, or there is no room.
     """
+    check_outside_inputs(folder, inputs)
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder}: is there already; name another folder with -o, or remove it")
+        raise UsageError(f"{folder}: already exists; name another folder with -o, or remove it")
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f".{folder.name}.*.part"):
-        if not _alive(left.name.split(".")[-2]):
-            shutil.rmtree(left, ignore_errors=True)
+        if _process_of(left) is not None and not _alive(_process_of(left) or ""):
+            _remove_work(left)
     free = shutil.disk_usage(folder.parent).free
     if free < size + ROOM:
         raise UsageError(f"{folder}: needs {size + ROOM:,} bytes, and {free:,} are free; nothing was written")
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    work = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    part = work / MODEL
     try:
+        work.mkdir()
+        atomic.write(work / OWNER, _mark(str(os.getpid())))
         part.mkdir()
         yield part
         for path in sorted(part.rglob("*")):
             if path.is_file():
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-        sync(part)
+        atomic.sync(part)
         part.replace(folder)
-        sync(folder.parent)
+        atomic.sync(folder.parent)
+    except FileExistsError:
+        raise UsageError(f"{work}: already exists, and truetune did not write it; move it elsewhere") from None
     except Exception as error:
         if _full(error):
-            raise UsageError(f"{folder}: the disk is full; nothing of it was left there") from error
+            raise UsageError(f"{folder}: the disk is full; nothing of it was left there: make room, or name another "
+                             "folder with -o") from error  # fmt: skip
         raise
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        _remove_work(work)
+
+
+def _mark(process: str) -> bytes:
+    return json.dumps({"truetune": "a model that is being written", "format": FORMAT, "process": process}).encode()
+
+
+def _process_of(work: Path) -> str | None:
+    """The process in the name of a work folder of ours; None where it does not bear our mark."""
+    process = work.name.split(".")[-2]
+    try:
+        ours = not work.is_symlink() and (work / OWNER).read_bytes() == _mark(process)
+    except OSError:
+        return None
+    return process if ours else None
+
+
+def _remove_work(work: Path) -> None:
+    """Remove a work folder that bears our mark. A file that has no name of ours stays, and so does the folder then."""
+    if _process_of(work) is None:
+        return
+    folders = {work / MODEL}
+    for path in (work / MODEL).rglob("*"):
+        if path.is_dir() and not path.is_symlink():
+            folders.add(path)
+        elif path.is_file() and not path.is_symlink() and WRITTEN.fullmatch(path.name):
+            path.unlink()
+    remove_empty_folders(folders)
+    if {path.name for path in work.iterdir()} == {OWNER}:
+        (work / OWNER).unlink()
+        work.rmdir()
 
 
 def copy_tokenizer(source: Path, to: Path) -> list[str]:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.files import Source
-from truetune.data.records import Record
 from truetune.data.output_folder import file_digest
+from truetune.data.records import Record
 from truetune.encoding.layout import DATA, MANIFEST, ORIGIN, manifest_in
 from truetune.encoding.vocabulary import Vocabulary
 from truetune.errors import DataError, SpecError

@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.watching import findings_of, news
 from truetune.data.atomic import write
+from truetune.errors import UsageError
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
 from truetune.probe.hook import trainer_of
 from truetune.spec.run import RunSpec
@@ -203,7 +204,10 @@ class Watcher(TrainerCallback):
                        f"leave no room for an answer, or the look took longer than {LONGEST:.0f} s")  # fmt: skip
         look = Look(state.global_step, samples, time.monotonic() - started)
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
-        store.save(look, self.limit, self.folder)
+        try:
+            store.save(look, self.limit, self.folder)
+        except UsageError as error:  # a file of the user's stands there: it stays, and the run goes on
+            self._note(f"the answers of step {state.global_step:,} are not kept: {error}")
         for refused in track(look, self._callbacks, args, state, control, model):
             self._note(f"a tracker did not take the samples: {refused}")
         self.show(look)

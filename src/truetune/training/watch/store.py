@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,12 @@ import pyarrow.parquet as pq
 
 from truetune.checks.findings import Finding
 from truetune.data.atomic import write
+from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import DataError
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Scores
 
 SAMPLES, FINDINGS = "samples", "findings.jsonl"
+NAMED = re.compile(r"step-\d{8,}\.parquet")
 META = b"truetune"
 IDS = pa.list_(pa.int32())
 SCHEMA = pa.schema(
@@ -41,9 +45,21 @@ LATER = ("garbage", "perplexity")
 KEPT = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
 
 
+def is_look(path: Path) -> bool:
+    """Is this a file that `save` wrote, by its name and its contents?"""
+    if path.is_symlink() or not NAMED.fullmatch(path.name):
+        return False
+    try:
+        return META in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def save(look: Look, limit: int, folder: Path) -> Path:
-    """Write a look, in place of an older one of its step. Raises OSError."""
+    """Write a look, in place of an older one of its step. Raises OSError, and UsageError for a file that is none."""
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
+    if os.path.lexists(target) and not is_look(target):
+        raise refuse(Stranger(target, "truetune did not write it"))
     target.parent.mkdir(parents=True, exist_ok=True)
     facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
     table = pa.Table.from_pylist([row(look.step, sample) for sample in look.samples], SCHEMA)
@@ -109,7 +125,8 @@ def _record(finding: Finding) -> dict[str, Any]:
 def rewind(folder: Path, step: int) -> tuple[list[Finding], int]:
     """Forget what was seen after a step, where a run goes on from there: the findings up to it, and how many looks were
     removed. Raises OSError."""
-    later = [path for path in (folder / SAMPLES).glob("step-*.parquet") if int(path.stem.partition("-")[2]) > step]
+    later = [path for path in (folder / SAMPLES).glob("step-*.parquet")
+             if is_look(path) and int(path.stem.partition("-")[2]) > step]  # fmt: skip
     for path in later:
         path.unlink()
     file = folder / FINDINGS

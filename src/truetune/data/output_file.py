@@ -1,0 +1,101 @@
+"""Output files: when a single file that a command is to write may take the place of one that is there.
+
+The rule is that of `output_folder`, for one file:
+
+- It is never an input of the same command; symbolic and hard links are seen through.
+- A file that is there is replaced only if it is empty, or its contents say that truetune wrote a file of this form. Any
+  other is refused, with its name; there is no option that overrides this for reports.
+- A symbolic link stays; what it points to is judged and replaced as if it had been named. Into a terminal, a pipe or
+  /dev/null is written as into any; a block device is refused.
+
+What is replaced is there whole, old or new, at every moment.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.data import atomic
+from truetune.errors import UsageError
+
+
+class Form(NamedTuple):
+    """A kind of file that truetune writes."""
+
+    what: str
+    """How a message calls it: `a page that truetune wrote`, ..."""
+    is_ours: Callable[[Path], bool]
+    """Does a file that is there say that truetune wrote it? Only asked for ordinary files that are not empty."""
+
+
+def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> None:
+    """Raise UsageError where `path` can't be written, or something stands there that must not be replaced.
+
+    Args:
+        path: the file that is to be written.
+        form: what is to be written.
+        inputs: files that the same command reads; what is not there is skipped.
+    """
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"{path}: can't be written: there is no folder {folder}")
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path}: can't be written: {error.strerror}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path}: can't be written: it is a folder; name a file")
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode):
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{path}: can't be written: it is no ordinary file; name another file")
+    if any(_is_file(given, found) for given in inputs):
+        raise UsageError(f"{path}: this command reads it, and would write over it; name another file")
+    if found.st_size and not _is_ours(path, form):
+        raise UsageError(f"{path}: already exists and is not {form.what}; name another file, or remove this one")
+
+
+def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path] = ()) -> None:
+    """Write a file whole or not at all; straight into a terminal or a pipe.
+
+    What is there is judged again, for the work may have taken hours. Raises UsageError, which names the file.
+    """
+    check_output_file(path, form, inputs)
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(body)
+        else:
+            atomic.write(path.resolve(), body)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be written: {error.strerror}; make room or name another file") from None
+
+
+def starts_with(*heads: bytes) -> Callable[[Path], bool]:
+    """Does a file start with one of these?"""
+
+    def is_ours(path: Path) -> bool:
+        with path.open("rb") as file:
+            return file.read(max(map(len, heads))).startswith(heads)
+
+    return is_ours
+
+
+def _is_file(given: Path, known: os.stat_result) -> bool:
+    try:
+        found = given.stat()
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino)
+
+
+def _is_ours(path: Path, form: Form) -> bool:
+    try:
+        return form.is_ours(path)
+    except (OSError, ValueError, RecursionError):
+        return False

@@ -1,0 +1,60 @@
+"""Forms: how a file that is there says that truetune wrote it, for each form in which results are written.
+
+A result may be replaced by a newer one; a file of the user's never is. So each form has a sign that no other program
+writes: it stands where the file begins, or in the one place that the format has for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import truetune
+from truetune.data.output_file import Form
+
+LARGEST_SARIF = 1 << 28
+"""Bytes; larger files are not parsed, and so are none of ours."""
+TEXT_HEAD = "truetune {version}: report\n\n"
+_PAGE = re.compile(
+    rb'<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
+    rb'<meta name="generator" content="truetune [^"]*">'
+)
+_JSON = re.compile(rb'\s*\{\s*"schema":\s*"truetune\.[a-z-]+/\d+",\s*"truetune":\s*"')
+_TEXT = re.compile(rb"truetune [0-9][^\n ]*: report\n")
+
+
+def text_file(text: str) -> str:
+    """What is printed, as a file: with a first line that says who wrote it."""
+    return TEXT_HEAD.format(version=truetune.__version__) + text
+
+
+def _begins(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
+    def is_ours(path: Path) -> bool:
+        with path.open("rb") as file:
+            return pattern.match(file.read(1024)) is not None
+
+    return is_ours
+
+
+def _is_sarif(path: Path) -> bool:
+    """Is there one run in it at least, and are all of truetune?"""
+    if path.stat().st_size > LARGEST_SARIF:
+        return False
+    value = json.loads(path.read_bytes())
+    runs = value.get("runs") if isinstance(value, dict) else None
+    if not isinstance(runs, list) or not runs:
+        return False
+    try:
+        return all(run["tool"]["driver"]["name"] == "truetune" for run in runs)
+    except (KeyError, TypeError):
+        return False
+
+
+FORMS = {
+    "html": Form("a page that truetune wrote", _begins(_PAGE)),
+    "json": Form("a result that truetune wrote as JSON", _begins(_JSON)),
+    "sarif": Form("a SARIF log that truetune wrote", _is_sarif),
+    "terminal": Form("a report that truetune wrote as text", _begins(_TEXT)),
+}
