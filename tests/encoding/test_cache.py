@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,5 +315,37 @@ def test_a_full_disk_is_one_line(world: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "File too large" in done.stderr
+    assert str(Path("out", ".work", "data")) in done.stderr
+    assert "can't be written: File too large; make room there, or name another folder with -o." in done.stderr
     assert truetune.encode(world / "a.jsonl", world / "tokenizer", world / "out", jobs=1).counts["encoded"] == 600
+
+
+def _processes_of(session: int) -> list[int]:
+    """The processes of a session, that are no zombies."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
+def test_no_worker_outlives_a_killed_parent(world: Path) -> None:
+    write(world / "a.jsonl", 60_000, answer="a long answer that takes its time " * 8)
+    command = [sys.executable, "-m", "truetune", "encode", "a.jsonl", "-t", "tokenizer", "-o", "out", "-j", "2"]
+    running = subprocess.Popen(command, cwd=world, stderr=subprocess.DEVNULL, start_new_session=True)
+    data = world / "out" / ".work" / "data"
+    while not any(data.glob("*.json")) and running.poll() is None:
+        os.sched_yield()
+    assert len(_processes_of(running.pid)) >= 3
+    running.kill()
+    running.wait()
+    deadline = time.monotonic() + 5
+    while _processes_of(running.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _processes_of(running.pid) == []
+

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import signal
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
 
 from truetune.encoding.documents import DocumentMaker
+from truetune.encoding.worker_life import start_worker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
@@ -38,7 +38,7 @@ def in_processes(count: int) -> Run:
     def run(made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool) -> Iterator[Shard]:
         import loky
 
-        pool = loky.ProcessPoolExecutor(count, initializer=_started)
+        pool = loky.ProcessPoolExecutor(count, initializer=start_worker, initargs=(os.getpid(),))
         spec, done = made.spec.model_dump_json(), False
         try:
             yield from _ahead(
@@ -71,9 +71,3 @@ def _ahead(submit: Callable[[Task], Future[Shard]], tasks: Iterable[Task], limit
     while pending:
         ready, pending = wait(pending, return_when=FIRST_COMPLETED)
         yield from (future.result() for future in ready)
-
-
-def _started() -> None:
-    """Ctrl-C is for the process that gives out the work. What a shard makes holds no cycles: look for them seldom."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(200_000, 20, 20)

@@ -1,0 +1,46 @@
+"""The life of a worker process: it ends when the process that gives out the work has ended, however that ended.
+
+A process that is killed by SIGKILL can't end its workers. On Linux the kernel is asked to (PR_SET_PDEATHSIG); everywhere
+a thread looks for the parent as well. This module imports nothing heavy: a worker sets both up before it imports the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+LOOK_S = 0.5
+"""Seconds between two looks for the parent"""
+_PR_SET_PDEATHSIG = 1
+
+
+def start_worker(parent: int) -> None:
+    """Set up a worker of the process `parent`.
+
+    Ctrl-C is for the process that gives out the work. What a shard makes holds no cycles: they are sought seldom.
+    """
+    end_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(200_000, 20, 20)
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when the process `parent`, which started it, is no more; at once where it is already gone."""
+    if sys.platform == "linux":
+        # The kernel sends the signal when the thread ends that started us. That is the one which waits for our work.
+        with_kernel = ctypes.CDLL(None, use_errno=True)
+        with_kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_watch, args=(parent,), name="truetune-parent-watch", daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(1)
