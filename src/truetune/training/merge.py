@@ -30,7 +30,7 @@ from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import adapter_rows, model_class
 from truetune.training.proof import Asked, Proof, Seen, asked_of, facts_in, loaded, look, proved, rung
-from truetune.training.whole import copy_tokenizer, whole
+from truetune.training.whole import check_new_folder, copy_tokenizer, whole
 
 FILE = "merge.json"
 DTYPES = {"bfloat16": 2, "float32": 4, "float16": 2}
@@ -102,11 +102,12 @@ def merge(
         return Merged(folder, found.folder, under.folder, chosen, there.manifest, _told(there), None,
                       ("made before, of the same files",), time.perf_counter() - started, reused=True)  # fmt: skip
     places = _Places(found, under)
+    inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
+    inputs += [Input("the tokenizer", places.tokenizer), *(Input("data", Path(name)) for name in data)]
+    check_new_folder(folder, inputs)
     asked = asked_of(places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation) if prove \
         else None  # fmt: skip
     size = DTYPES[chosen] * sum(tensor.items for tensor in under.tensors.values())
-    inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
-    inputs += [Input("the tokenizer", places.tokenizer), *(Input("data", Path(name)) for name in data)]
     with contextlib.suppress(_Failed), whole(folder, size=size, inputs=inputs) as part:
         say(f"merging {found.folder} into {under.folder} in float32")
         seen = _made(found, under, asked, part, chosen, device, shard)

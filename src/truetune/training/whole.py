@@ -32,6 +32,17 @@ WRITTEN = re.compile(
 """Names of files that a merge or an export writes"""
 
 
+def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
+    """Raise UsageError where a folder is an input, holds one or lies in one, or has anything in it already."""
+    check_outside_inputs(folder, inputs)
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UsageError(f"{folder}: already exists, and is no folder; name another folder with -o")
+    first = min((path.name for path in folder.iterdir()), default=None) if folder.is_dir() else None
+    if first is not None:
+        raise UsageError(f"{folder}: already exists, and holds {first}; nothing was written: name another folder with -o, "
+                         "or remove it")  # fmt: skip
+
+
 @contextmanager
 def whole(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]:
     """A new folder beside `folder`, which takes its name at the end; after an error nothing is left of it.
@@ -46,10 +57,8 @@ def whole(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]
 
     Raises UsageError where something is in the folder already, or there is no room.
     """
-    check_outside_inputs(folder, inputs)
+    check_new_folder(folder, inputs)
     folder = folder.resolve()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder}: already exists; name another folder with -o, or remove it")
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f".{folder.name}.*.part"):
         if _process_of(left) is not None and not _alive(_process_of(left) or ""):
