@@ -93,9 +93,14 @@ def _helps(before: Iterable[Finding], after: Iterable[Finding], mended: Iterable
 
 
 def write(file: Path, change: Change) -> None:
-    """Put the mended text in the place of the file; its encoding, line ends and rights stay. Raises UsageError."""
+    """Put the mended text in the place of the file; its encoding, line ends and rights stay.
+
+    Raises UsageError where it can't be written, or was changed since it was read.
+    """
     try:
         target = file.resolve()
+        if target.read_bytes() != change.before.file_text.encode(change.before.codec):
+            raise UsageError(f"{file}: was changed while it was looked at; nothing was written to it: run again")
         mode = target.stat().st_mode
         atomic.write(target, change.after.file_text.encode(change.after.codec))
         target.chmod(mode)

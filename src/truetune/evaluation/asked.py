@@ -135,7 +135,9 @@ class Trained:
         given = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
         known = {entry["digest"]: number for number, entry in enumerate(files)}
         rows = frozenset(record.get("held_out") or ())
-        held = {path: _held(files[: known[digest]], rows, given) for path, digest in given.items() if digest in known}
+        others = _files_of_run(run) if rows and len(files) > 1 else {}
+        there = others | {digest: path for path, digest in given.items()}
+        held = {path: _held(files[: known[digest]], rows, there) for path, digest in given.items() if digest in known}
         return cls(bool(files), held)
 
     def rows(self, rows: Iterable[Conversation], *, all_rows: bool) -> Iterator[Conversation]:
@@ -158,13 +160,22 @@ class Trained:
         return prompt.file in self.held and prompt.row not in self.fresh
 
 
-def _held(before: Sequence[Mapping[str, Any]], rows: frozenset[int], given: Mapping[str, str]) -> frozenset[int] | None:
-    """The held-out rows of a file that stood behind these others, counted from its own start."""
+def _files_of_run(run: Mapping[str, Any]) -> dict[str, str]:
+    """Digest -> path of the files that the run's settings name, as far as they are on this machine."""
+    try:
+        paths = [source.path for source in resolve((run.get("settings") or {}).get("data") or ())]
+        return {file_digest(path): str(path) for path in paths if isinstance(path, Path)}
+    except (OSError, TruetuneError, TypeError):
+        return {}
+
+
+def _held(before: Sequence[Mapping[str, Any]], rows: frozenset[int], there: Mapping[str, str]) -> frozenset[int] | None:
+    """The held-out rows of a file that stood after these others, counted from its own start; `there` says where each of
+    them is by its digest."""
     if not rows or not before:
         return rows
-    here = {digest: path for path, digest in given.items()}
     try:
-        passed = sum(_length(here.get(entry["digest"]) or entry["file"], entry["digest"]) for entry in before)
+        passed = sum(_length(there.get(entry["digest"]) or entry["file"], entry["digest"]) for entry in before)
     except (OSError, TruetuneError):
         return None
     return frozenset(row - passed for row in rows if row >= passed)

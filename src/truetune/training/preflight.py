@@ -14,7 +14,9 @@ from truetune.checks.report import AuditReport, Report
 from truetune.checks.run import check
 from truetune.checks.settings import of_settings
 from truetune.data.conversation import Conversation
+from truetune.data.files import resolve
 from truetune.data.rows import read
+from truetune.encoding.names import names_of
 from truetune.errors import FindingsError
 from truetune.probe.batches import peek
 from truetune.probe.ready import ready
@@ -94,8 +96,10 @@ def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
     origins = {place for number in numbers for place in rows.origins(number)}
     found: list[dict[str, Any]] = []
+    sources = resolve(spec.data)
+    names = dict(zip((str(source.path) for source in sources), names_of(sources).names, strict=True))
     for row in read(spec.data, format=spec.format, columns=spec.map):
-        if (row.origin.file, row.origin.line) in origins:
+        if (names.get(row.origin.file), row.origin.line) in origins:
             found.append(_as_given(row))
         if len(found) == min(len(origins), GIVEN):
             break

@@ -85,11 +85,9 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
     if not before:
         check_run_folder(folder, RunSpec())
         return Claim(folder, {}, None, False, ())
-    different = differences(inputs, before["inputs"])
-    if different and before["status"] == "looking" and not checkpoints(folder):
+    if _never_began(folder, before) and differences(inputs, before["inputs"]):
         return Claim(folder, {}, None, False, ("an earlier run with other settings never began here: its record goes",))
-    if different:
-        raise UsageError(f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)}; {ELSEWHERE}")
+    check_same_run(folder, inputs)
     if before["status"] == "finished" and not any(damages(folder, before["files"])):
         return Claim(folder, before, None, True, ())
     notes: list[str] = []
@@ -97,6 +95,20 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
     if found is not None:
         notes += _renewed(before.get("versions", {}))
     return Claim(folder, before, found, False, tuple(notes))
+
+
+def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
+    """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find out."""
+    before = own_run(folder)
+    if not before or _never_began(folder, before):
+        return
+    different = differences(inputs, before["inputs"])
+    if different:
+        raise UsageError(f"{folder} holds a run ({before['status']}) that differs: {'; '.join(different)}; {ELSEWHERE}")
+
+
+def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
+    return run["status"] == "looking" and not checkpoints(folder)
 
 
 def _renewed(then: Mapping[str, str]) -> list[str]:

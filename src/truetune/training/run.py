@@ -22,7 +22,7 @@ from truetune.training.prepare import Prepared, prepare
 from truetune.training.processes import alone, idle, in_turn, join, shared_out
 from truetune.training.recipe import Recipe, recipe
 from truetune.training.record import Record, begun, inputs_of
-from truetune.training.resume import Claim, claim, held
+from truetune.training.resume import Claim, check_same_run, claim, held
 from truetune.training.rows import Data, highest
 from truetune.training.run_files import EXTENDED, check_run_folder
 from truetune.training.saving import Saving, held_out_loss, loss_before, save
@@ -87,8 +87,12 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
         load, build = _parts(first.method)
         data = load(first.spec, progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total))
     made = recipe(spec, rows=len(data.train), **machine)
-    with held(folder := Path(made.training.output_dir or OUT)):
-        inputs = inputs_of(made, data, processes=spec.training.devices)
+    folder = Path(made.training.output_dir or OUT)
+    inputs = inputs_of(made, data, processes=spec.training.devices)
+    with in_turn() as leads:
+        if leads:
+            check_same_run(folder, inputs)
+    with held(folder):
         place = claim(folder, inputs)
         for note in place.notes:
             listener.say(note)
