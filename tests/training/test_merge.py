@@ -26,7 +26,7 @@ from truetune.report.merged import merged_page
 from truetune.report.page import page_of
 from truetune.training.merge import FILE, merge
 from truetune.training.proof import asked_of, facts_in, look, proved, rung
-from truetune.training.whole import whole
+from truetune.training.whole import MODEL, OWNER, _mark, whole
 
 
 @pytest.fixture(scope="module")
@@ -238,20 +238,41 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
-    (tmp_path / ".m.999999999.part").mkdir()
+    left = tmp_path / ".m.999999999.part"
+    (left / MODEL).mkdir(parents=True)
+    (left / OWNER).write_bytes(_mark("999999999"))
+    (left / MODEL / "model.safetensors").write_bytes(b"half")
     with pytest.raises(UsageError, match="nothing of it was left"), files_of_at_most(100_000):
         merge(made / "lora", out=tmp_path / "m", prove=False)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "m", size=0) as part:
+    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "m", size=0, inputs=[]) as part:
         _stopped(part)
-    with pytest.raises(UsageError, match="are free"), whole(tmp_path / "m", size=1 << 60):
+    with pytest.raises(UsageError, match="are free"), whole(tmp_path / "m", size=1 << 60, inputs=[]):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def _stopped(part: Path) -> None:
-    (part / "half").write_text("x")
+    (part / "config.json").write_text("x")
     raise KeyboardInterrupt
+
+
+def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
+    """One without our mark, and in one with it what has no name of a model's file."""
+    bare, marked = tmp_path / ".m.999999999.part", tmp_path / ".m.999999998.part"
+    (bare / MODEL).mkdir(parents=True)
+    (bare / MODEL / "model.safetensors").write_bytes(b"mine")
+    (marked / MODEL).mkdir(parents=True)
+    (marked / OWNER).write_bytes(_mark("999999998"))
+    (marked / MODEL / "thesis.tex").write_text("mine")
+    (marked / MODEL / "model.safetensors").write_bytes(b"half")
+    with whole(tmp_path / "m", size=0, inputs=[]) as part:
+        (part / "config.json").write_text("{}")
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {
+        ".m.999999999.part/model/model.safetensors", ".m.999999998.part/model/thesis.tex", "m/config.json",
+        ".m.999999998.part/truetune-work.json",
+    }  # fmt: skip
 
 
 def test_the_command(made: Path, tmp_path: Path) -> None:

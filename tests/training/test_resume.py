@@ -18,6 +18,7 @@ from truetune.checkpoint.run_record import RUN, WHOLE, fault_of
 from truetune.errors import UsageError
 from truetune.training.record import differences
 from truetune.training.resume import LOCK, claim, held
+from truetune.training.run_files import remove_checkpoint
 from truetune.training.saving import mark, restore, sums
 
 CASE = "lora:full8+save8+sigint10"
@@ -92,7 +93,7 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
         (checkpoint / "optimizer.pt").write_bytes(b"state" * 100)
         mark(checkpoint, resumes=True)
     files: dict[str, Any] = {}
-    facts = {"format": 1, "status": status, "inputs": inputs, "step": 0, "resumed": [], "ended": "now", "files": files}
+    facts = {"format": 1, "status": status, "key": "0" * 40, "inputs": inputs, "step": 0, "resumed": [], "ended": "now", "files": files}
     (folder / RUN).write_text(json.dumps(facts), encoding="utf-8")
     return folder
 
@@ -117,19 +118,84 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
     assert differences(here | {"base": None}, there) == ["training.learning_rate (0.1 there, 0.2 now)"]
 
 
-def test_what_is_not_whole_is_put_aside(tmp_path: Path) -> None:
+def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
     inputs = {"rows": 1}
-    a_run(tmp_path, inputs, 4, 8, 10, 12)
+    a_run(tmp_path, inputs, 4, 8, 12)
     (tmp_path / "checkpoint-12" / WHOLE).unlink()
-    (tmp_path / "checkpoint-10" / "optimizer.pt").write_bytes(b"other" * 100)
+    put(tmp_path, writing="checkpoint-12")
     found = claim(tmp_path, inputs)
     assert found.checkpoint == tmp_path / "checkpoint-8"
-    assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == [
-        "checkpoint-4", "checkpoint-8", "damaged-checkpoint-10"
-    ]  # fmt: skip
-    assert [note.partition(" (")[0] for note in found.notes] == [
-        "checkpoint-12 is not whole", "checkpoint-10 is damaged"
-    ]  # fmt: skip
+    assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == ["checkpoint-4", "checkpoint-8"]
+    assert [note.partition(" (")[0] for note in found.notes] == ["checkpoint-12 is not whole"]
+
+
+def put(folder: Path, **facts: Any) -> None:
+    run = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    (folder / RUN).write_text(json.dumps(run | facts), encoding="utf-8")
+
+
+def a_changed_file(folder: Path) -> Path:
+    (folder / "checkpoint-8" / "optimizer.pt").write_bytes(b"other" * 100)
+    return folder / "checkpoint-8"
+
+
+def a_file_more_in_one_that_comes_again(folder: Path) -> Path:
+    (folder / "checkpoint-8" / WHOLE).unlink()
+    (folder / "checkpoint-8" / "notes.txt").write_text("mine")
+    put(folder, writing="checkpoint-8")
+    return folder / "checkpoint-8" / "notes.txt"
+
+
+def a_checkpoint_of_others(folder: Path) -> Path:
+    (folder / "checkpoint-8" / WHOLE).unlink()
+    return folder / "checkpoint-8"
+
+
+def weights_of_others(folder: Path) -> Path:
+    (folder / "adapter_model.safetensors").write_bytes(b"mine")
+    return folder / "adapter_model.safetensors"
+
+
+def a_card_that_was_edited(folder: Path) -> Path:
+    (folder / "README.md").write_text("mine")
+    put(folder, status="finished", files={"README.md": [3, "0" * 32]})
+    return folder / "README.md"
+
+
+def a_link_in_its_place(folder: Path) -> Path:
+    (folder / "checkpoint-12").symlink_to(folder / "checkpoint-4")
+    return folder / "checkpoint-12"
+
+
+def findings_of_others(folder: Path) -> Path:
+    (folder / "findings.jsonl").write_text("mine\n")
+    return folder / "findings.jsonl"
+
+
+STRANGERS = (a_changed_file, a_file_more_in_one_that_comes_again, a_checkpoint_of_others, weights_of_others,
+             a_card_that_was_edited, a_link_in_its_place, findings_of_others)  # fmt: skip
+
+
+@pytest.mark.parametrize("change", STRANGERS, ids=lambda change: change.__name__)
+def test_what_a_run_did_not_write_is_named_and_left(change: Any, tmp_path: Path) -> None:
+    inputs = {"rows": 1}
+    folder = a_run(tmp_path, inputs, 4, 8)
+    stranger = change(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError) as caught:
+        claim(folder, inputs)
+    assert str(stranger) in str(caught.value)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_older_checkpoints_go_and_what_stands_in_them_stays(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, {}, 4, 8)
+    (folder / "checkpoint-4" / "notes.txt").write_text("mine")
+    (folder / "checkpoint-8" / "optimizer.pt").write_bytes(b"other" * 100)
+    assert remove_checkpoint(folder / "checkpoint-4") == ["notes.txt"]
+    assert remove_checkpoint(folder / "checkpoint-8") == ["optimizer.pt"]
+    left = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert left == ["checkpoint-4/notes.txt", "checkpoint-8/optimizer.pt", RUN]
 
 
 def test_every_change_of_a_checkpoint_is_seen(tmp_path: Path) -> None:

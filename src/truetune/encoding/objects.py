@@ -156,7 +156,7 @@ class ObjectEntry:
             of_shard = _files(shard, self.store())
             files |= {name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")}
         # While dropped.jsonl is exchanged neither manifest would be true: there is none, and this record says what is ours
-        record = {"old": files_of_manifest(self.manifest()) or {}, "new": {name: files[name] for name in aside}}
+        record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
         (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():

@@ -169,12 +169,13 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or error.errno is None:
+        written = isinstance(folder, Path) and str(error.filename or "").startswith(str(folder.absolute()))
+        if not written or isinstance(error, FileNotFoundError):
             raise
         room = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         then = "make room there" if room else "make it writable"
         raise UsageError(
-            f"{error.filename or folder}: can't be written: {error.strerror}; {then}, or name another folder with -o. "
+            f"{error.filename}: can't be written: {error.strerror}; {then}, or name another folder with -o. "
             "The same command goes on where this one ended"
         ) from error
 

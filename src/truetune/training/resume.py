@@ -85,6 +85,8 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
     if not before:
         check_run_folder(folder, RunSpec())
         return Claim(folder, {}, None, False, ())
+    if _never_began(folder, before):
+        _check_way(folder, before, None)
     if _never_began(folder, before) and differences(inputs, before["inputs"]):
         return Claim(folder, {}, None, False, ("an earlier run with other settings never began here: its record goes",))
     check_same_run(folder, inputs)
@@ -125,12 +127,7 @@ def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path 
     """
     whole = [path for path in checkpoints(folder) if (mark := _mark_of(path)) is not None and mark["resumes"]]
     found = whole[-1] if whole else None
-    stranger = stranger_in_the_way(folder, run, step_of(found) or 0 if found is not None else -1)
-    if stranger is None and found is not None and (fault := fault_of(found)) is not None:
-        stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
-    if stranger is not None:
-        raise refuse(stranger, "nothing was changed: restore it or move it elsewhere, and the same command goes on from "
-                               f"the last whole checkpoint; or {ELSEWHERE}")  # fmt: skip
+    _check_way(folder, run, found)
     for path in reversed(checkpoints(folder)):
         if path == found:
             break
@@ -140,6 +137,16 @@ def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path 
             notes.append(f"{path.name} is not whole ({fault_of(path)}): removed")
             remove_unfinished(path)
     return found
+
+
+def _check_way(folder: Path, run: Mapping[str, Any], found: Path | None) -> None:
+    """Raise UsageError for what stands where a run will write that goes on from a checkpoint, and is not its own."""
+    stranger = stranger_in_the_way(folder, run, step_of(found) or 0 if found is not None else -1)
+    if stranger is None and found is not None and (fault := fault_of(found)) is not None:
+        stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
+    if stranger is not None:
+        raise refuse(stranger, "nothing was changed: restore it or move it elsewhere, and the same command goes on; or "
+                               f"{ELSEWHERE}")  # fmt: skip
 
 
 def _mark_of(checkpoint: Path) -> dict[str, Any] | None:

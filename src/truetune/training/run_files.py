@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.render.folder import locate
 from truetune.spec.run import RunSpec
 from truetune.training.added import is_our_tokenizer
+from truetune.training.watch.store import NAMED, is_finding, is_look
 
 ELSEWHERE = "name another folder with -o"
 EXTENDED = ".tokenizer"
@@ -110,6 +111,8 @@ def stranger_in_the_way(folder: Path, run: Mapping[str, Any], last: int) -> Stra
                 return Stranger(path, "truetune did not write it")
             if not is_listed_file(path, listed[path.name], digest):
                 return Stranger(path, "is not as truetune wrote it")
+        if path.name in WORKING and not WORKING[path.name](path):
+            return Stranger(path, "is not as truetune wrote it")
     for path in checkpoints(folder):
         step = step_of(path) or 0
         if step > last and (stranger := _stranger_in_checkpoint(path, run)) is not None:
@@ -117,8 +120,32 @@ def stranger_in_the_way(folder: Path, run: Mapping[str, Any], last: int) -> Stra
     return None
 
 
-WORKING = ("contract.json", "watch.json", "findings.jsonl", "samples")
-"""What a run writes while it goes on"""
+def _has_keys(*keys: str) -> Callable[[Path], bool]:
+    def is_ours(path: Path) -> bool:
+        found = read_object(path, [])
+        return found is not None and found.keys() >= set(keys)
+
+    return is_ours
+
+
+def _are_findings(path: Path) -> bool:
+    """Is each line one that a run has written? A crash may have cut the last one."""
+    lines = path.read_bytes().split(b"\n") if path.is_file() else [b"", b""]
+    return all(is_finding(line) for line in lines[:-1])
+
+
+def _are_samples(path: Path) -> bool:
+    """Is each file that a run may replace or remove one that it wrote?"""
+    return path.is_dir() and all(is_look(one) for one in path.iterdir() if NAMED.fullmatch(one.name))
+
+
+WORKING: dict[str, Callable[[Path], bool]] = {
+    "contract.json": _has_keys("format", "truetune", "tokenizer", "special", "stops", "prompts"),
+    "watch.json": _has_keys("prompts", "max_new_tokens", "looks", "budget", "share_of_the_time"),
+    "findings.jsonl": _are_findings,
+    "samples": _are_samples,
+}
+"""What a run writes while it goes on, and how it is known to be a run's"""
 
 
 def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | None:

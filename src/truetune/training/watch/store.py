@@ -137,6 +137,14 @@ def rewind(folder: Path, step: int) -> tuple[list[Finding], int]:
     return [_finding(record) for record in records], len(later)
 
 
+def is_finding(line: bytes) -> bool:
+    """Is this a line that `note` wrote?"""
+    try:
+        return _read(line.decode()) is not None
+    except UnicodeDecodeError:
+        return False
+
+
 def _finding(record: dict[str, Any]) -> Finding:
     return Finding(**{name: record[name] for name in KEPT} | {"evidence": tuple(record["evidence"])})
 
