@@ -35,13 +35,13 @@ PLAIN = {
     *("NAME=VALUE", "URL", "T", "P", "ADAPTER"),
 }
 """What stands for a parameter that names no path"""
+REPORTING = ("check", "diagnose", "doctor", "evaluate", "lint", "movement", "rehearse", "run", "sample", "serve-check")
+DRAWING = (*REPORTING, "encode", "export", "ladder", "merge", "plan", "train")
 FILES = {
-    **{(name, param): "html" for name in ("check", "diagnose", "doctor", "encode", "evaluate", "export", "ladder", "lint",
-       "merge", "movement", "plan", "rehearse", "run", "sample", "serve-check", "train") for param in ("html",)},
-    **{(name, "output"): "text" for name in ("check", "diagnose", "doctor", "evaluate", "lint", "movement", "rehearse",
-       "run", "sample", "serve-check")},
+    **{(name, "html"): "html" for name in DRAWING},
+    **{(name, "output"): "text" for name in REPORTING},
     **{("report", "output"): "html", ("sample", "save"): "jsonl", ("init", "file"): "yaml", ("init", "schema"): "json"},
-}  # fmt: skip
+}
 """Parameters that name a file that is written, with the form in which it is"""
 FOLDERS = {
     ("encode", "out"), ("encode", "cache"), ("train", "out"), ("merge", "out"), ("export", "out"), ("sample", "looks"),
@@ -124,7 +124,9 @@ def tree(folder: Path) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def truetune_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+def truetune_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object
+) -> tuple[int, str]:
     """(exit code, what the command says on stderr)"""
     monkeypatch.setattr(sys, "argv", ["truetune", *map(str, words)])
     capsys.readouterr()

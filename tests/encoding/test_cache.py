@@ -348,4 +348,3 @@ def test_no_worker_outlives_a_killed_parent(world: Path) -> None:
     while _processes_of(running.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _processes_of(running.pid) == []
-

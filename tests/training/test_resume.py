@@ -93,7 +93,16 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
         (checkpoint / "optimizer.pt").write_bytes(b"state" * 100)
         mark(checkpoint, resumes=True)
     files: dict[str, Any] = {}
-    facts = {"format": 1, "status": status, "key": "0" * 40, "inputs": inputs, "step": 0, "resumed": [], "ended": "now", "files": files}
+    facts = {
+        "format": 1,
+        "status": status,
+        "key": "0" * 40,
+        "inputs": inputs,
+        "step": 0,
+        "resumed": [],
+        "ended": "now",
+        "files": files,
+    }
     (folder / RUN).write_text(json.dumps(facts), encoding="utf-8")
     return folder
 
@@ -221,7 +230,7 @@ def test_other_versions_are_said(tmp_path: Path) -> None:
 
 def test_a_record_that_is_none(tmp_path: Path) -> None:
     (tmp_path / RUN).write_text('{"format": 1}', encoding="utf-8")
-    with pytest.raises(UsageError, match="is not what truetune wrote"):
+    with pytest.raises(UsageError, match=r"holds run\.json and no run\.json that truetune wrote"):
         claim(tmp_path, {"rows": 1})
 
 

@@ -69,7 +69,11 @@ def lint(
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
             facts[name].append(("note", f"{file}: not changed, for it is a link; name the file itself"))
-        if (fix or unsafe or diff) and not linked and (change := mended(module, seen.findings, lambda m: look_at(m, spec), unsafe)):
+        if (
+            (fix or unsafe or diff)
+            and not linked
+            and (change := mended(module, seen.findings, lambda m: look_at(m, spec), unsafe))
+        ):
             changes.append(change)
             if not diff:
                 write(file, change)

@@ -1,6 +1,6 @@
 """Output folders: what truetune may replace or remove there, and what it must leave as it is.
 
-Every command that writes asks this module (folders) or `output_file` (single files) first. The rule is the same for all:
+Every command that writes asks this module (folders) or `output_file` (single files) first. One rule holds for all:
 
 - An output must not be an input, hold one, or lie inside one. Links are followed before paths are compared, and files
   are compared by device and inode as well, so that neither a symbolic nor a hard link gets around it.
@@ -302,7 +302,7 @@ def remove_empty_folders(folders: Iterable[Path]) -> None:
 
 
 def is_our_lock(path: Path) -> bool:
-    """Is this what a lock of ours leaves: an empty file? One with contents is somebody's, and locking would empty it."""
+    """Is this what a lock of ours leaves: an empty file? One with contents is somebody's, and a lock may empty it."""
     try:
         found = path.lstat()
     except OSError:

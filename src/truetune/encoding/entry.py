@@ -3,7 +3,7 @@
 On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
 can be moved.
 
-Whose a file is (see `data.output_folder`) is said by three records: manifest.json lists what is published; .work/owner.json
+Three records say whose a file is (see `data.output_folder`): manifest.json lists what is published; .work/owner.json
 marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are written;
 .work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published is ended by
 the next one: the record says which files were to go, and which are to come.
@@ -369,7 +369,9 @@ def _is_part(path: Path) -> bool:
     part = atomic.PART.fullmatch(path.name)
     if part is None:
         return False
-    return part["name"] in IN_WORK if path.parent == Path() else path.parent == Path(DATA) and _is_work_name(part["name"])
+    return (
+        part["name"] in IN_WORK if path.parent == Path() else path.parent == Path(DATA) and _is_work_name(part["name"])
+    )
 
 
 def _is_work_name(name: str) -> bool:

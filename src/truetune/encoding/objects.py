@@ -4,8 +4,8 @@
 data/train-<tag>-00000.parquet   a shard, at its place from the beginning; the tag is a digest of what shaped it
 
 manifest.json comes last, and then what records of ours list and it does not is removed. Two runs of the same key write
-the same bytes. Whose an object is, is told as on a disk (`data.output_folder`), but for the digests: reading all that is
-there again would cost as much as writing it, so that an object is ours if its name and its size are listed.
+the same bytes. The rule of `data.output_folder` holds, but for the digests: reading all that is there again would cost as
+much as writing it, so that an object is ours if its name and its size are listed.
 """
 
 from __future__ import annotations
@@ -155,8 +155,9 @@ class ObjectEntry:
         for shard in shards:
             of_shard = _files(shard, self.store())
             files |= {name: entry for name, entry in of_shard.items() if not name.startswith(f"{WORK}/")}
-        # While dropped.jsonl is exchanged neither manifest would be true: there is none, and this record says what is ours
+        # While dropped.jsonl is exchanged no manifest would be true: there is none, and this record says what is ours
         record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
+        record["new"][MANIFEST] = Listed(0, "")  # a store that is no object store may leave it cut off
         (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():
@@ -216,9 +217,9 @@ class ObjectEntry:
     def _strangers(self) -> Iterator[tuple[Remote, str]]:
         """What is in the folder and is none of ours."""
         there = self._sizes()
-        if MANIFEST in there and files_of_manifest(self.manifest()) is None:
-            yield self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
         records = self._records()
+        if MANIFEST in there and MANIFEST not in records.unfinished and files_of_manifest(self.manifest()) is None:
+            yield self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
         for name, size in there.items():
             if name == MANIFEST or name in records.unfinished or WORKING.fullmatch(name):
                 continue
@@ -235,7 +236,7 @@ class ObjectEntry:
         there, records = self._sizes(), self._records()
         old = [name for name, entry in records.whole.items() if there.get(name) == entry.size]
         unfinished = [name for name in records.unfinished if name in there]
-        self._remove(name for name in {*old, *unfinished} if name not in manifest)
+        self._remove(name for name in {*old, *unfinished} if name not in manifest and name != MANIFEST)
         self._remove(name for name in there if WORKING.fullmatch(name))
         if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
             (self.folder / WORK).remove()

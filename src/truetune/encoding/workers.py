@@ -8,8 +8,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
 
 from truetune.encoding.documents import DocumentMaker
-from truetune.encoding.worker_life import start_worker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
+from truetune.encoding.worker_life import start_worker
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 

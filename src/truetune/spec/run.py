@@ -48,7 +48,7 @@ class Encoding(_Part):
     loss_weights: bool = False
     """Write a column loss_weights: the `weight` of each supervised token's message, 0 for context."""
     record_root: bool = False
-    """Write the folder that the names of data files begin at into manifest.json; without it no absolute path is in it."""
+    """Write the folder that the names of data files begin at into manifest.json; else no absolute path is in it."""
     sources: bool = False
     """Write a column sources: what each token is (`truetune.render.rendering.Source`)."""
     preferences: bool = False

@@ -1,9 +1,9 @@
 """Run files: which files in the folder of a run are the run's, so that it may replace or remove them.
 
-`data.output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended; `writing`,
-the checkpoint that is being written; `saving`, once the weights of the end are being written) and whole.json in each
-checkpoint, which lists its files. transformers chooses the names in a checkpoint that it has not ended, so that these are
-told by run.json, which names the checkpoint, and by their names together.
+`data.output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended;
+`writing`, the checkpoint that is being written; `saving`, once the weights of the end are being written) and whole.json
+in each checkpoint, which lists its files. transformers chooses the names in a checkpoint that it has not ended, so that
+these are told by run.json, which names the checkpoint, and by their names together.
 """
 
 from __future__ import annotations
@@ -64,12 +64,16 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
     if os.path.lexists(lock) and not is_our_lock(lock):
         raise UsageError(f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or {ELSEWHERE}")
     if os.path.lexists(extended) and not is_our_tokenizer(extended):
-        raise UsageError(f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or {ELSEWHERE}")
+        raise UsageError(
+            f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or {ELSEWHERE}"
+        )
     if not own_run(folder):
         others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, EXTENDED))
         if others:
-            raise UsageError(f"{folder} holds {others[0]} and no {RUN} that truetune wrote: it is no run of truetune's; "
-                             f"nothing was written: {ELSEWHERE}")  # fmt: skip
+            raise UsageError(
+                f"{folder} holds {others[0]} and no {RUN} that truetune wrote: it is no run of truetune's; "
+                f"nothing was written: {ELSEWHERE}"
+            )
 
 
 def inputs_of_run(spec: RunSpec) -> list[Input]:

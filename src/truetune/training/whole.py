@@ -39,8 +39,9 @@ def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
         raise UsageError(f"{folder}: already exists, and is no folder; name another folder with -o")
     first = min((path.name for path in folder.iterdir()), default=None) if folder.is_dir() else None
     if first is not None:
-        raise UsageError(f"{folder}: already exists, and holds {first}; nothing was written: name another folder with -o, "
-                         "or remove it")  # fmt: skip
+        raise UsageError(
+            f"{folder}: already exists, and holds {first}; nothing was written: name another folder with -o, or remove it"
+        )
 
 
 @contextmanager
