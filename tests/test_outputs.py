@@ -102,8 +102,10 @@ def world(template: Path, tmp_path: Path) -> World:
     (root / "elsewhere" / "deep").mkdir(parents=True)
     (root / "elsewhere" / "thesis.tex").write_text("years of work")
     (root / "elsewhere" / "deep" / "photo.jpg").write_bytes(bytes(range(256)))
-    settings = {"model": str(root / "base"), "tokenizer": str(root / "base"), "rehearsal": False,
-                "data": str(root / "inputs" / "chats.jsonl"), "max_length": 64, "training": {"max_steps": 1}}  # fmt: skip
+    settings = {
+        **{"model": str(root / "base"), "tokenizer": str(root / "base"), "rehearsal": False, "max_length": 64},
+        **{"data": str(root / "inputs" / "chats.jsonl"), "training": {"max_steps": 1}},
+    }
     (root / "train.yaml").write_text(json.dumps(settings), encoding="utf-8")
     parts = (root / "inputs" / "chats.jsonl", root / "base", root / "adapter", root / "run", root / "encoded")
     return World(root, *parts, root / "result.json")

@@ -40,7 +40,8 @@ def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
     first = min((path.name for path in folder.iterdir()), default=None) if folder.is_dir() else None
     if first is not None:
         raise UsageError(
-            f"{folder}: already exists, and holds {first}; nothing was written: name another folder with -o, or remove it"
+            f"{folder}: already exists, and holds {first}; nothing was written: name another folder with -o, or remove "
+            "this one"
         )
 
 
