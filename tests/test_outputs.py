@@ -6,6 +6,7 @@ that a new command that writes can't be forgotten here.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ import truetune
 from tests.checkpoint import make
 from truetune import cli
 from truetune.demo import TOKENIZER
+from truetune.encoding.entry import _owner_body
 from truetune.render.probes import chat
 
 READS = {
@@ -428,8 +430,49 @@ def an_empty_folder(folder: Path) -> Path:
     return folder / "later"
 
 
-@pytest.mark.parametrize("change", [edited_shard, replaced_by_a_link, edited_list, something_more, an_empty_folder],
-                         ids=lambda change: change.__name__)  # fmt: skip
+def a_manifest_that_lists_what_it_may_not(folder: Path) -> Path:
+    """By its size and digest, as if it had been written."""
+    mine = folder / "data" / "train.jsonl"
+    mine.write_bytes(b"x")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    digest = hashlib.blake2b(b"x", digest_size=20).hexdigest()
+    manifest["files"] |= {"data/train.jsonl": [1, digest], "../elsewhere/thesis.tex": [1, digest]}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder / "manifest.json"
+
+
+def work_that_is_a_link(folder: Path) -> Path:
+    (folder / ".work").symlink_to(folder.parent / "elsewhere")
+    return folder / ".work"
+
+
+def a_link_with_the_name_of_a_part(folder: Path) -> Path:
+    path = folder / ".manifest.json.1.00000000.part"
+    path.symlink_to(folder.parent / "elsewhere" / "thesis.tex")
+    return path
+
+
+def a_pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "data" / "pipe")
+    return folder / "data" / "pipe"
+
+
+def a_file_in_work(folder: Path) -> Path:
+    """Of a run that has not ended, under the name of a shard that no record lists."""
+    data = folder / ".work" / "data"
+    data.mkdir(parents=True)
+    (folder / ".work" / "owner.json").write_bytes(_owner_body("0" * 40))
+    (data / "00000.parquet").write_text("mine")
+    return data / "00000.parquet"
+
+
+CHANGES = (
+    *(edited_shard, replaced_by_a_link, edited_list, something_more, an_empty_folder, a_pipe, a_file_in_work),
+    *(a_manifest_that_lists_what_it_may_not, work_that_is_a_link, a_link_with_the_name_of_a_part),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("settings", [[], ["--max-length", 100]], ids=["the same", "others"])
 def test_what_was_changed_in_our_own_folder_stays(
     change: Callable[[Path], Path], settings: list[object], world: World, monkeypatch: pytest.MonkeyPatch,
