@@ -146,7 +146,7 @@ def test_an_output_that_can_not_be_written_is_said_before_the_work(tmp_path: Pat
     assert "nowhere/r.html: can't be written: there is no folder" in done.stderr
     done = truetune("check", DATA, "-t", TOKENIZER, "-q", "-o", tmp_path)
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
-    assert "can't be written: Is a directory" in done.stderr
+    assert "can't be written: it is a folder" in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes and signals of POSIX")

@@ -59,10 +59,10 @@ def test_a_page_of_ours_is_replaced_and_nothing_else(folder: Path) -> None:
     run("outputs")
     assert run("outputs").return_value == 0
     Path("report.html").write_text("<html>mine</html>")
-    assert "no page that truetune wrote" in refused("outputs")
+    assert "is not a page that truetune wrote" in refused("outputs")
     assert Path("report.html").read_text() == "<html>mine</html>"
     assert "there is no folder" in refused("outputs", "-o", "nowhere/report.html")
-    assert "this is a folder" in refused("outputs", "-o", "outputs")
+    assert "it is a folder" in refused("outputs", "-o", "outputs")
 
 
 def test_json_is_the_same_report(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Forms: how a file that is there says that truetune wrote it, for each form in which results are written.
 
 A result may be replaced by a newer one; a file of the user's never is. So each form has a sign that no other program
-writes: it stands where the file begins, or in the one place that the format has for it.
+writes: it stands where the file begins or ends, or in the one place that the format has for it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from truetune.data.output_file import Form
 
 LARGEST_SARIF = 1 << 28
 """Bytes; larger files are not parsed, and so are none of ours."""
-TEXT_HEAD = "truetune {version}: report\n\n"
+TEXT_END = "truetune {version}: report\n"
+"""The last line of a report as text, so that programs that read its first ones need not know it"""
 _PAGE = re.compile(
     rb'<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
     rb'<meta name="generator" content="truetune [^"]*">'
 )
 _JSON = re.compile(rb'\s*\{\s*"schema":\s*"truetune\.[a-z-]+/\d+",\s*"truetune":\s*"')
-_TEXT = re.compile(rb"truetune [0-9][^\n ]*: report\n")
+_TEXT = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
 
 
 def text_file(text: str) -> str:
-    """What is printed, as a file: with a first line that says who wrote it."""
-    return TEXT_HEAD.format(version=truetune.__version__) + text
+    """What is printed, as a file: with a last line that says who wrote it."""
+    border = "" if not text or text.endswith("\n") else "\n"
+    return text + border + TEXT_END.format(version=truetune.__version__)
 
 
 def _begins(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
@@ -36,6 +38,12 @@ def _begins(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
             return pattern.match(file.read(1024)) is not None
 
     return is_ours
+
+
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 200))
+        return _TEXT.fullmatch(file.read()) is not None
 
 
 def _is_sarif(path: Path) -> bool:
@@ -56,5 +64,5 @@ FORMS = {
     "html": Form("a page that truetune wrote", _begins(_PAGE)),
     "json": Form("a result that truetune wrote as JSON", _begins(_JSON)),
     "sarif": Form("a SARIF log that truetune wrote", _is_sarif),
-    "terminal": Form("a report that truetune wrote as text", _begins(_TEXT)),
+    "terminal": Form("a report that truetune wrote as text", _is_text),
 }
