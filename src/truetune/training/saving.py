@@ -63,7 +63,10 @@ class Saving(TrainerCallback):
         if PartialState().is_main_process:
             if os.path.lexists(folder):
                 raise refuse(Stranger(folder, "this run did not write it"))
-            self.record.put(writing=folder.name)
+            try:
+                self.record.put(writing=folder.name)
+            except OSError as error:
+                raise self._unwritten(folder, error) from error
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
 
@@ -178,6 +181,10 @@ class Saving(TrainerCallback):
         if PartialState().is_main_process:
             with suppress(OSError):
                 remove_unfinished(folder)
+        return self._unwritten(folder, error)
+
+    def _unwritten(self, folder: Path, error: Exception) -> UsageError:
+        """What to say where a checkpoint could not be written."""
         whole = [path.name for path in checkpoints(self.record.folder) if (path / WHOLE).is_file()]
         free = shutil.disk_usage(self.record.folder).free
         then = f"{whole[-1]} is whole, and the same command goes on from it" if whole else "there is no earlier one"
