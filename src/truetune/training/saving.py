@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
 from truetune.checkpoint.fingerprint import FILE as FINGERPRINT
-from truetune.checkpoint.run_record import FORMAT, WHOLE, checkpoints, fault_of, listing, step_of
+from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, fault_of, listing, step_of
 from truetune.data import atomic
 from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import UsageError
@@ -63,10 +63,7 @@ class Saving(TrainerCallback):
         if PartialState().is_main_process:
             if os.path.lexists(folder):
                 raise refuse(Stranger(folder, "this run did not write it"))
-            try:
-                self.record.put(writing=folder.name)
-            except OSError as error:
-                raise self._unwritten(folder, error) from error
+            self.record.put(writing=folder.name)
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
 
@@ -176,6 +173,8 @@ class Saving(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             return None
+        if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN):
+            return self._unwritten(folder, error)  # run.json comes first: there is nothing of the checkpoint yet
         if not folder.is_dir() or (fault_of(folder)) is None:
             return None
         if PartialState().is_main_process:
