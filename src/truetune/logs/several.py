@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from truetune.errors import UsageError
 from truetune.logs.log import checkpoint_step
+from truetune.parsing.json_reader import parse_row
 
 STATE = "trainer_state.json"
 HEAD = 1 << 16
@@ -100,6 +101,6 @@ def _first(state: Path) -> str:
         head = file.read(HEAD).decode("utf-8", "replace")
     begins = HISTORY.search(head)
     try:
-        return json.dumps(json.JSONDecoder().raw_decode(head, begins.end())[0], sort_keys=True) if begins else ""
-    except ValueError:
+        return json.dumps(parse_row(head[begins.end() :])[0], sort_keys=True) if begins else ""
+    except (ValueError, TypeError):
         return ""

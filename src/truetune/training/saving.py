@@ -26,6 +26,8 @@ from truetune.checkpoint.fingerprint import FILE as FINGERPRINT
 from truetune.checkpoint.run_record import FORMAT, WHOLE, checkpoints, fault_of, listing, step_of
 from truetune.data import atomic
 from truetune.errors import UsageError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 from truetune.training.record import Record
 from truetune.training.resume import Claim
 
@@ -80,7 +82,7 @@ class Saving(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self.claim.checkpoint is not None:
             path = self.claim.checkpoint / _window(args.process_index)
-            restore(self.trainer, json.loads(path.read_bytes()) if path.is_file() else {})
+            restore(self.trainer, parse_json(path.read_bytes(), RESULT) if path.is_file() else {})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self._asked():
