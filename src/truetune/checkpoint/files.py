@@ -77,7 +77,10 @@ def read_weights(folder: Path, *, adapter: bool) -> Weights:
 
 
 def read_object(path: Path, faults: list[Fault]) -> dict[str, Any] | None:
-    """A JSON object within the limits for a file of a model; None where there is none, with a fault where there is something else."""
+    """A JSON object within the limits for a file of a model; None where there is none.
+
+    Something else is a fault.
+    """
     try:
         known = path.stat()
         if not stat.S_ISREG(known.st_mode):

@@ -63,10 +63,7 @@ def ipc_file_batches(source: Any, part: int | None = None) -> Iterator[Any]:
 
 
 def read_table(source: Any) -> Any:
-    """A whole table, of a Parquet file, or of an Arrow stream (`.arrow`). Raises InputLimitError, ArrowException, OSError."""
-    if str(source).endswith(".arrow"):
-        with arrow.OSFile(str(source)) as file:
-            return arrow.ipc.open_stream(file).read_all()
+    """A whole table of a Parquet file. Raises InputLimitError, ArrowException, OSError."""
     return open_parquet(source).read()
 
 

@@ -31,12 +31,13 @@ UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 class _Member(Protocol):
     """The decompressor of one member of a stream."""
 
-    eof: bool
-    unused_data: bytes
-
     def unpack(self, packed: bytes) -> bytes: ...
     @property
     def wants_input(self) -> bool: ...
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
 
 
 class _GzipMember:
@@ -82,8 +83,6 @@ class _BoundedMember:
 
 
 class _ZstMember:
-    wants_input = True
-
     def __init__(self) -> None:
         import zstandard
 
@@ -95,6 +94,10 @@ class _ZstMember:
             return self._inner.decompress(packed)
         except self._error as error:
             raise OSError(f"not a zstd file: {error}") from None
+
+    @property
+    def wants_input(self) -> bool:
+        return True
 
     @property
     def eof(self) -> bool:

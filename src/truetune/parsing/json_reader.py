@@ -1,8 +1,7 @@
 """JSON behind the guard: size, nesting, number of values, duplicate keys, long numbers, lone surrogates.
 
-Counting brackets and commas costs far less than parsing, and it bounds the nesting and the number of values from above.
-Only where these counts are high are the strings cut out and the brackets followed one by one. So a row of chat is looked
-at twice by `str.count`, and no more.
+Counting brackets and commas costs far less than parsing, and it bounds the nesting and the number of values from
+above. Only where these counts are high are the strings cut out and the brackets followed one by one.
 """
 
 from __future__ import annotations
@@ -174,14 +173,13 @@ def _line_of_depth(text: str, allowed: int) -> int:
 
 def _count_keys(value: Any) -> int:
     """How many keys all objects in a value have."""
+    count = 0
     if value.__class__ is dict:
         count = len(value)
-        items = value.values()
-    elif value.__class__ is list:
-        count, items = 0, value
-    else:
+        value = value.values()
+    elif value.__class__ is not list:
         return 0
-    for item in items:
+    for item in value:
         if item.__class__ is dict or item.__class__ is list:
             count += _count_keys(item)
     return count

@@ -88,7 +88,7 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
 
 def _check_events(text: str, limits: Limits) -> None:
     """Follow the events, and stop at the first that goes past a limit."""
-    anchors: dict[str, _Size] = {}
+    anchors: dict[str | None, _Size] = {}
     whole = _Container(None)
     open_containers = [whole]
     loader = _Loader(text)
@@ -104,7 +104,7 @@ def _check_events(text: str, limits: Limits) -> None:
             if isinstance(event, yaml.CollectionEndEvent):
                 closed = open_containers.pop()
                 size = _Size(closed.values, closed.characters)
-                anchor = closed.anchor
+                anchor: str | None = closed.anchor
             elif isinstance(event, yaml.AliasEvent):
                 if any(container.anchor == event.anchor for container in open_containers):
                     raise InputLimitError(f"the alias *{event.anchor} stands inside of what it repeats", line)
