@@ -87,7 +87,7 @@ def read_header(path: Path) -> Header:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        value = parse_json(body, TENSOR_HEADER, unique_keys=True)
+        value = parse_json(body, TENSOR_HEADER, unique_keys=True, exact_integers=True)
     except ValueError as error:
         raise BrokenFile(f"its header is not JSON that can be read ({error})") from None
     if not isinstance(value, dict):

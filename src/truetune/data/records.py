@@ -162,7 +162,7 @@ def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) ->
                 yield Record(line, dict(zip(header, fields, strict=True)), False, None, text.offset)
             line = reader.line_num + 1
     except (CsvError, InputLimitError) as error:
-        raise DataError(f"{path}:{line}: not CSV that can be read: {error}") from None
+        raise DataError(f"{path}:{line}: not CSV: {error}") from None
 
 
 class _Decoded:

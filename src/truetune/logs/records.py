@@ -17,6 +17,8 @@ from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import LOG, LOG_RECORD
 from truetune.parsing.python_reader import parse_literal
 
+MAX_CSV_RECORD = 1 << 17
+"""Characters of one row of a table; the widest tables of published runs have some thousand."""
 MAX_LINE = LOG_RECORD.max_bytes
 """Longer lines are no records."""
 PRINTED = re.compile(r"\{'[^{}]*\}")
@@ -42,7 +44,7 @@ def read_jsonl(path: Path, into: Builder) -> None:
 
 def read_csv(path: Path, into: Builder) -> None:
     """A table with a header (Lightning's metrics.csv, litgpt, exports of W&B: `run - train/loss`)."""
-    rows = CsvReader(_lines(path, into), max_characters=MAX_LINE)
+    rows = CsvReader(_lines(path, into), max_characters=MAX_CSV_RECORD)
     try:
         header = [_column(name) for name in next(rows, [])]
         if len(named := [name for name in header if name]) > len(set(named)):

@@ -153,12 +153,11 @@ def _check_structure(text: str, limits: Limits) -> None:
     if openers <= limits.max_nesting and openers + text.count(",") <= limits.max_values:
         return
     bare = _STRING.sub("", text)
-    values = bare.count("[") + bare.count("{") + bare.count(",")
-    if values > limits.max_values:
-        raise InputLimitError(f"more than {limits.max_values:,} values, the limit for {limits.name}")
     brackets = _NO_BRACKET.sub("", bare)
-    if max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > limits.max_nesting:
+    if any(depth > limits.max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):
         raise InputLimitError(f"nested more than {limits.max_nesting} deep", _line_of_depth(text, limits.max_nesting))
+    if bare.count("[") + bare.count("{") + bare.count(",") > limits.max_values:
+        raise InputLimitError(f"more than {limits.max_values:,} values, the limit for {limits.name}")
 
 
 def _line_of_depth(text: str, allowed: int) -> int:

@@ -12,8 +12,8 @@ MEBIBYTE = 1 << 20
 MAX_NESTING = 64
 """Objects and lists inside one another. Published data sets and JSON schemas stay below 20. Code that walks a value
 takes up to ten Python frames for a level, and Python allows 1,000 frames."""
-MAX_SETTING_BITS = 63
-"""Bits of a whole number in settings: libraries hold them as int64."""
+MAX_SETTING_BITS = 64
+"""Bits of a whole number in settings: libraries hold them as int64, seeds as uint64."""
 MAX_EXACT_DIGITS = 18
 """Digits of a whole number in files of models and logs that stays a whole number; longer ones become floats."""
 MAX_ALIAS_CHARACTERS = 8 * MEBIBYTE

@@ -22,7 +22,10 @@ from truetune.parsing.limits import (
     check_size,
 )
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SMALL = 1 << 16
+"""Characters of a text that is given to PyYAML's own parser where libyaml refuses it: `{what:}` is YAML for the one and
+none for the other. It takes 2 s for a megabyte, and names the context of an error."""
 _CONSTRUCTION_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What PyYAML raises for `!!timestamp x`, `!!bool x`, `!!int ""` and their like."""
 PLAIN = (str, int, float, type(None))
@@ -67,31 +70,42 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
     """One YAML document. Raises InputLimitError or YamlError, both with the line."""
     check_size(len(text), limits)
     try:
-        _check_events(text, limits)
-        loader = _Loader(text)
         try:
-            node = loader.get_single_node()
-            value = None if node is None else loader.construct_document(node)
-        finally:
-            loader.dispose()
-        check_whole_numbers(value)
-        _check_kinds(value)
+            document = _parse(text, limits, _FAST_LOADER)
+        except yaml.YAMLError:
+            if len(text) > _SMALL:
+                raise
+            document = _parse(text, limits, yaml.SafeLoader)
     except (InputLimitError, YamlError):
         raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise YamlError(_reason(error), None if mark is None else mark.line + 1) from None
     except _CONSTRUCTION_ERRORS as error:
-        raise YamlError(f"a value does not fit its tag ({type(error).__name__}: {_reason(error)})") from None
+        reason = _reason(error) if isinstance(error, ValueError) else f"a value that does not fit its tag ({error!r:.60})"
+        raise YamlError(reason) from None
+    return document
+
+
+def _parse(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
+    _check_events(text, limits, new_loader)
+    loader = new_loader(text)
+    try:
+        node = loader.get_single_node()
+        value = None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+    check_whole_numbers(value)
+    _check_kinds(value)
     return YamlDocument(node, value)
 
 
-def _check_events(text: str, limits: Limits) -> None:
+def _check_events(text: str, limits: Limits, new_loader: Any) -> None:
     """Follow the events, and stop at the first that goes past a limit."""
     anchors: dict[str | None, _Size] = {}
     whole = _Container(None)
     open_containers = [whole]
-    loader = _Loader(text)
+    loader = new_loader(text)
     try:
         while loader.check_event():
             event = loader.get_event()
