@@ -82,7 +82,9 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
         mark = getattr(error, "problem_mark", None)
         raise YamlError(_reason(error), None if mark is None else mark.line + 1) from None
     except _CONSTRUCTION_ERRORS as error:
-        reason = _reason(error) if isinstance(error, ValueError) else f"a value that does not fit its tag ({error!r:.60})"
+        reason = (
+            _reason(error) if isinstance(error, ValueError) else f"a value that does not fit its tag ({error!r:.60})"
+        )
         raise YamlError(reason) from None
     return document
 
