@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.files import read_object
-from truetune.parsing.json_reader import decode_row
+from truetune.parsing.json_reader import RowDecoder
 from truetune.parsing.limits import MODEL_FILE
 
 HEAD = 16 << 20
@@ -50,7 +50,7 @@ def added_tokens(folder: Path) -> dict[str, int] | None:
         text = file.read(HEAD).decode("utf-8", "replace")
     match = ADDED.search(text)
     try:
-        found = decode_row(text, match.end(), MODEL_FILE)[0] if match else []
+        found = RowDecoder(MODEL_FILE).read_at(text, match.end()).value if match else []
     except ValueError:
         found = []
     listed = (read_object(folder / "tokenizer_config.json", []) or {}).get("added_tokens_decoder")

@@ -24,7 +24,7 @@ def parsed(value: Any, problems: list[Problem]) -> Any:
         found = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
     except ValueError:
         return value
-    if (key := duplicate_key(value, found)) is not None:
+    if (key := duplicate_key(value)) is not None:
         problems.append(duplicate_key_problem(key))
     found, broken = replace_surrogates(found, value)
     if broken:

@@ -14,7 +14,7 @@ from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.files import bounded_lines, too_long
-from truetune.parsing.json_reader import JSONDecodeError, duplicate_key, parse_row, replace_surrogates
+from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
 
 BOM = b"\xef\xbb\xbf"
 
@@ -65,15 +65,16 @@ def is_array(path: Place, raw: IO[bytes]) -> bool:
 
 def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iterator[Record]:
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
+    decoder = RowDecoder()
     for number, (line, size) in enumerate(bounded_lines(file), first):
         try:
             text = line.decode()
-            row, end = parse_row(text)
-            whole = end == len(text) or text[end:].isspace()
+            found = decoder.read_line(text)
+            whole = found.end == len(text) or text[found.end :].isspace()
         except ValueError:
             whole = False
         if whole:
-            yield _record(number, row, text)
+            yield _record(number, found, text)
         elif not line:
             yield Record(number, None, error=DataError(f"{path}:{number}: {too_long()}"))
         elif line.strip():
@@ -81,20 +82,19 @@ def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iter
         offset += size
 
 
-def _record(number: int, row: Any, text: str) -> Record:
-    key = duplicate_key(text, row)
-    row, mended = replace_surrogates(row, text)
-    return Record(number, row, mended, duplicate_key=key)
+def _record(number: int, found: Decoded, text: str) -> Record:
+    row, mended = replace_surrogates(found.value, text)
+    return Record(number, row, mended, None, 0, found.duplicate_key)
 
 
 def _odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
         text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
-        row, end = parse_row(text)
-        if end < len(text):
-            raise JSONDecodeError("Extra data", text, end)
-        return _record(number, row, text)
+        found = RowDecoder().read_line(text)
+        if found.end < len(text):
+            raise JSONDecodeError("Extra data", text, found.end)
+        return _record(number, found, text)
     except UnicodeDecodeError as error:
         return Record(number, None, error=not_utf8(path, number, offset, error))
     except InputLimitError as error:

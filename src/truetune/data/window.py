@@ -10,7 +10,7 @@ from truetune.data.columns import NAMES
 from truetune.data.remote import Place
 from truetune.errors import DataError
 from truetune.parsing.files import too_long
-from truetune.parsing.json_reader import JSONDecodeError, decode_row, duplicate_key, replace_surrogates
+from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
 from truetune.parsing.limits import ROW
 
 CHUNK = 1 << 20
@@ -28,6 +28,7 @@ class Window:
         self._file = file
         self._text = ""
         self._at = self._counted = self._bytes = 0
+        self._decoder = RowDecoder()
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
 
     @property
@@ -63,7 +64,7 @@ class Window:
         """The JSON value that begins here; were lone surrogates replaced in it; a key that an object has twice."""
         while True:
             try:
-                value, end = decode_row(self._text, self._at)
+                value, end, key = self._decoder.read_at(self._text, self._at)
             except JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
                 if cut and self._grow():
@@ -76,7 +77,6 @@ class Window:
                 continue
             start, self._at = self._at, end
             self._count(end)
-            key = duplicate_key(self._text, value, start, end)
             return *replace_surrogates(value, self._text, start, end), key
 
     def into_rows(self) -> str | None:

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
 from truetune.generation.words import words
-from truetune.parsing.json_reader import decode_row, parse_json
+from truetune.parsing.json_reader import RowDecoder, parse_json
 from truetune.parsing.limits import REPLY
 from truetune.render.plan import THINK_END
 
@@ -156,6 +156,6 @@ def _json_in(text: str, value: str) -> Iterator[bool]:
     """Of the JSON that begins at each of the first brackets: is it this one?"""
     for found in list(re.finditer(r"[{\[]", text))[:20]:
         try:
-            yield json.dumps(decode_row(text, found.start(), REPLY)[0], sort_keys=True) == value
+            yield json.dumps(RowDecoder(REPLY).read_at(text, found.start()).value, sort_keys=True) == value
         except ValueError:
             continue

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from truetune.parsing.limits import ROW, InputLimitError, Limits, size_text
 
 SKIPPED_AT_ONCE = 1 << 20
-
-
-class Line(NamedTuple):
-    """One line of a stream."""
-
-    content: bytes
-    """With its line end; empty where the line is too long"""
-    size: int
-    """Bytes in the stream"""
 
 
 def read_bounded(path: Path, limits: Limits) -> bytes:
@@ -32,13 +23,16 @@ def read_bounded(path: Path, limits: Limits) -> bytes:
     return content
 
 
-def bounded_lines(file: IO[bytes], max_bytes: int = ROW.max_bytes) -> Iterator[Line]:
-    """The lines of a stream. One that is longer than `max_bytes` is passed over, and its content is empty."""
+def bounded_lines(file: IO[bytes], max_bytes: int = ROW.max_bytes) -> Iterator[tuple[bytes, int]]:
+    """The lines of a stream with their ends, and how many bytes each has.
+
+    One that is longer than `max_bytes` is passed over; it comes as an empty line.
+    """
     while content := file.readline(max_bytes + 1):
         if len(content) <= max_bytes:
-            yield Line(content, len(content))
+            yield content, len(content)
         else:
-            yield Line(b"", len(content) + _skip_line(file, content))
+            yield b"", len(content) + _skip_line(file, content)
 
 
 def too_long(max_bytes: int = ROW.max_bytes) -> str:

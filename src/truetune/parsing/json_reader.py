@@ -12,12 +12,12 @@ from collections.abc import Callable
 from itertools import accumulate
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from truetune.parsing.files import read_bounded
-from truetune.parsing.limits import MAX_EXACT_DIGITS, MAX_SETTING_BITS, ROW, InputLimitError, Limits, check_size
+from truetune.parsing.limits import MAX_EXACT_DIGITS, MAX_SETTING_BITS, REPLY, ROW, InputLimitError, Limits, check_size
 
-__all__ = ["JSONDecodeError", "check_whole_numbers", "decode_row", "duplicate_key", "parse_json", "parse_row",
+__all__ = ["Decoded", "JSONDecodeError", "RowDecoder", "check_whole_numbers", "duplicate_key", "parse_json",
            "read_json", "replace_surrogates"]  # fmt: skip
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
@@ -26,9 +26,8 @@ _BRACKET_OR_STRING = re.compile(_STRING.pattern + r"|[\[\]{}]", re.DOTALL)
 _WHITE_SPACE = re.compile(r"\s*")
 _NO_BRACKET = re.compile(r"[^\[\]{}]+")
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
-_COLON_AFTER = ('":', " :", "\t:", "\n:", "\r:")
-"""What can stand before the colon of a key: its closing quote, or white space."""
-_decode = json.JSONDecoder().raw_decode
+_BEFORE_COLON = ('":', " :", "\t:", "\n:", "\r:")
+"""The colon of a key, with what can stand before it"""
 Surrogates = Literal["replace", "refuse", "keep"]
 
 
@@ -58,7 +57,7 @@ def parse_json(
         value = json.loads(text, parse_int=int if exact_integers else _integer, parse_constant=parse_constant)
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    if unique_keys and (key := duplicate_key(text, value)) is not None:
+    if unique_keys and (key := duplicate_key(text)) is not None:
         raise InputLimitError(f"the key {_shown(key)} stands twice in one object")
     return _without_surrogates(value, text, surrogates)
 
@@ -68,46 +67,82 @@ def read_json(path: Path, limits: Limits, *, surrogates: Surrogates = "replace")
     return parse_json(read_bounded(path, limits), limits, surrogates=surrogates)
 
 
-def parse_row(text: str, limits: Limits = ROW) -> tuple[Any, int]:
-    """The value that a line begins with, and where it ends.
+class Decoded(NamedTuple):
+    """A value that was read from a text."""
 
-    Raises InputLimitError, JSONDecodeError, and ValueError for a number of more than 4,300 digits.
+    value: Any
+    end: int
+    """Where it ends in the text"""
+    duplicate_key: str | None
+    """A key that one of its objects has twice"""
+
+
+class RowDecoder:
+    """Reads the rows of one stream. It counts keys while it reads, so each thread needs its own.
+
+    Python's decoder keeps the last of two values of one key and says nothing. Every key of a text is followed by a
+    colon. So where the text has no more colons than the objects have keys, none was lost; where it has more, because
+    strings hold colons too, `_lost_key` looks closer. The count costs a tenth of the decoding.
     """
-    _check_structure(text, limits)
-    try:
-        return _decode(text)
-    except RecursionError:
-        raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
+
+    def __init__(self, limits: Limits = ROW) -> None:
+        self._limits = limits
+        self._keys = keys = [0]
+
+        def count_keys(found: dict[str, Any]) -> dict[str, Any]:
+            keys[0] += len(found)
+            return found
+
+        self._decode = json.JSONDecoder(object_hook=count_keys).raw_decode
+
+    def read_line(self, text: str) -> Decoded:
+        """The value that a line begins with.
+
+        Raises InputLimitError, JSONDecodeError, and ValueError for a number of more than 4,300 digits.
+        """
+        _check_structure(text, self._limits)
+        return self._read(text, 0)
+
+    def read_at(self, text: str, start: int) -> Decoded:
+        """The value that begins at `start`; more text may follow.
+
+        The end of the value is not known before, so its structure is checked afterwards: Python's decoder counts its
+        own recursion, and raises RecursionError far before the stack ends. Raises as `read_line`.
+        """
+        found = self._read(text, start)
+        openers = text.count("[", start, found.end) + text.count("{", start, found.end)
+        if openers > self._limits.max_nesting or found.end - start > self._limits.max_values:
+            _check_structure(text[start : found.end], self._limits)
+        check_size(found.end - start, self._limits)
+        return found
+
+    def _read(self, text: str, start: int) -> Decoded:
+        self._keys[0] = 0
+        try:
+            value, end = self._decode(text, start)
+        except RecursionError:
+            raise InputLimitError(f"nested more than {self._limits.max_nesting} deep") from None
+        keys = self._keys[0]
+        if text.count(":", start, end) == keys:
+            return Decoded(value, end, None)
+        return Decoded(value, end, _lost_key(text, start, end, keys))
 
 
-def decode_row(text: str, start: int, limits: Limits = ROW) -> tuple[Any, int]:
-    """The value that begins at `start`, and where it ends; more text may follow.
+def duplicate_key(text: str) -> str | None:
+    """A key that an object in a JSON text has twice; None where there is none. Raises ValueError."""
+    begin = _WHITE_SPACE.match(text)
+    assert begin is not None
+    return RowDecoder(REPLY).read_at(text, begin.end()).duplicate_key
 
-    The end of the value is not known before, so its structure is checked afterwards: Python's decoder counts its own
-    recursion, and raises RecursionError far before the stack ends.
 
-    Raises InputLimitError, JSONDecodeError, and ValueError for a number of more than 4,300 digits.
+def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
+    """A key that an object in `text[start:end]` has twice, where all its objects together have so many keys.
+
+    The colon of a key follows a quote or white space. Where no more colons do so than there are keys, no key was lost;
+    else the text is read again, with the keys of each object compared.
     """
-    try:
-        value, end = _decode(text, start)
-    except RecursionError:
-        raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    openers = text.count("[", start, end) + text.count("{", start, end)
-    if openers > limits.max_nesting or openers + text.count(",", start, end) > limits.max_values:
-        _check_structure(text[start:end], limits)
-    check_size(end - start, limits)
-    return value, end
-
-
-def duplicate_key(text: str, value: Any, start: int = 0, end: int | None = None) -> str | None:
-    """A key that an object in `text[start:end]` has twice; None where there is none. `value` is what was parsed.
-
-    Every key of the text is followed by a colon, so the colons that stand where a key may end are at least as many as
-    the keys of the text. Where they are no more than the keys of the parsed value, no key was lost. Only where they are
-    more (a string may hold `":` too) the text is parsed again, with each object's keys compared.
-    """
-    candidates = sum(text.count(colon, start, end) for colon in _COLON_AFTER)
-    if candidates == _count_keys(value):
+    colons = sum(text.count(before, start, end) for before in _BEFORE_COLON)
+    if colons == keys:
         return None
     found: list[str] = []
 
@@ -115,10 +150,10 @@ def duplicate_key(text: str, value: Any, start: int = 0, end: int | None = None)
         made = dict(pairs)
         if len(made) < len(pairs) and not found:
             names = [name for name, _ in pairs]
-            found.append(next(name for name in names if names.count(name) > 1))
+            found.append(next(name for name in made if names.count(name) > 1))
         return made
 
-    json.JSONDecoder(object_pairs_hook=compare).raw_decode(text, _WHITE_SPACE.match(text, start).end())  # type: ignore[union-attr]
+    json.JSONDecoder(object_pairs_hook=compare).raw_decode(text, start)
     return found[0] if found else None
 
 
@@ -150,7 +185,7 @@ def check_whole_numbers(value: Any) -> None:
 
 def _check_structure(text: str, limits: Limits) -> None:
     openers = text.count("[") + text.count("{")
-    if openers <= limits.max_nesting and openers + text.count(",") <= limits.max_values:
+    if openers <= limits.max_nesting and len(text) <= limits.max_values:
         return
     bare = _STRING.sub("", text)
     brackets = _NO_BRACKET.sub("", bare)
@@ -168,20 +203,6 @@ def _line_of_depth(text: str, allowed: int) -> int:
         if depth > allowed:
             return text.count("\n", 0, token.start()) + 1
     return 1
-
-
-def _count_keys(value: Any) -> int:
-    """How many keys all objects in a value have."""
-    count = 0
-    if value.__class__ is dict:
-        count = len(value)
-        value = value.values()
-    elif value.__class__ is not list:
-        return 0
-    for item in value:
-        if item.__class__ is dict or item.__class__ is list:
-            count += _count_keys(item)
-    return count
 
 
 def _integer(digits: str) -> int | float:

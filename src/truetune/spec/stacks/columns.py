@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.parsing.json_reader import parse_row
+from truetune.parsing.json_reader import RowDecoder
 
 HEAD = 1 << 20
 """Bytes of a file that are looked at"""
@@ -36,7 +36,7 @@ def _of_file(path: Path) -> frozenset[str]:
             head = file.read(HEAD).decode("utf-8-sig", "replace").lstrip()
         if path.suffix == ".csv":
             return frozenset(name.strip().strip('"') for name in head.partition("\n")[0].split(","))
-        row, _ = parse_row(head.removeprefix("[").lstrip())
+        row = RowDecoder().read_at(head.removeprefix("[").lstrip(), 0).value
     except (OSError, ValueError):
         return frozenset()
     return frozenset(map(str, row)) if isinstance(row, dict) else frozenset()
