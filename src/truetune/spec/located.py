@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -155,7 +154,7 @@ def _json(text: str, path: str) -> Located:
             line += 1
         spot = Spot(line + 1, match.start() - starts[line] + 1)
         if expects_key and token[0] == '"':
-            keys = (*stack[-1][1], json.loads(token))
+            keys = (*stack[-1][1], parse_json(token, SETTINGS))
             if keys in spots:
                 twice.append(Twice(keys, spots[keys], spot))
             spots[keys] = spot
