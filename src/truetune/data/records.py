@@ -17,6 +17,8 @@ from truetune.parsing.files import bounded_lines, too_long
 from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
 
 BOM = b"\xef\xbb\xbf"
+SHORT = 8
+"""Bytes; a shorter line may be blank, and a blank one need not fail as JSON first."""
 
 
 class Record(NamedTuple):
@@ -67,6 +69,9 @@ def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iter
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decoder = RowDecoder()
     for number, (line, size) in enumerate(bounded_lines(file), first):
+        if size < SHORT and line.isspace():
+            offset += size
+            continue
         try:
             text = line.decode()
             found = decoder.read_line(text)
