@@ -149,15 +149,19 @@ def _check_events(text: str, limits: Limits, new_loader: Any) -> None:
 
 
 def _check_kinds(value: Any) -> None:
-    """Raises YamlError for what JSON and TOML don't have: sets, pairs, bytes, and keys that hold values."""
+    """Raises YamlError for what JSON and TOML don't have: sets, bytes, keys that hold values, halves of characters."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, PLAIN) and not _is_date(key):
                 raise YamlError(f"a key is {type(key).__name__}; expected text")
+            _check_kinds(key)
             _check_kinds(item)
     elif isinstance(value, list):
         for item in value:
             _check_kinds(item)
+    elif isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise YamlError("half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole character")
     elif not isinstance(value, PLAIN) and not _is_date(value):
         raise YamlError(f"a value of the kind {type(value).__name__}; expected text, numbers, lists and mappings")
 
