@@ -47,6 +47,11 @@ def _rows(path: Path) -> Any:
     return sum(1 for _ in read([str(path)]))
 
 
+def _rows_of_folder(path: Path) -> Any:
+    (path.parent / "a.arrow").write_bytes(parquet_file("arrow"))
+    return _rows(path.parent)
+
+
 def _scan(path: Path) -> Any:
     from truetune.data.files import resolve
     from truetune.data.stretches import scan
@@ -95,11 +100,9 @@ def _several(path: Path) -> Any:
 
 
 def _lint(path: Path) -> Any:
-    from truetune.source.config import configs_of_source
-    from truetune.source.module import read
+    from truetune.checks.lint import lint
 
-    module = read(path)
-    return configs_of_source(module), [module.flow.origins(call.node) for call in module.calls]
+    return lint([path])
 
 
 def _safetensors(path: Path) -> Any:
@@ -240,7 +243,7 @@ def of_others() -> dict[str, list[Reader]]:
         "data.window": [Reader("a.json", array, _rows), Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows)],
         "data.files": [
             *(Reader(f"a.jsonl.{kind}", compressed(kind, LINES * 50), _rows) for kind in ("gz", "bz2", "xz", "zst")),
-            Reader("dataset_dict.json", b'{"splits": ["train"]}', lambda path: _rows(path.parent)),
+            Reader("state.json", b'{"_data_files": [{"filename": "a.arrow"}]}', _rows_of_folder),
         ],
         "data.columnar": [
             *(Reader(f"a.{kind}", parquet_file(kind), _rows) for kind in ("parquet", "arrow", "feather")),

@@ -212,3 +212,11 @@ def test_values_on_the_command_line() -> None:
     for text in ('"\\ud800"', "[" * 900 + "]" * 900, '{"a": 1, "a": 2}'):
         with pytest.raises(UsageError, match="--template-kwarg x: "):
             _value("x", text)
+
+
+def test_the_table_of_the_documents_is_that_of_the_code() -> None:
+    text = Path(__file__).parents[2].joinpath("docs", "limits.md").read_text(encoding="utf-8")
+    for known in vars(limits).values():
+        if isinstance(known, limits.Limits):
+            assert f"| {known.name} | {limits.size_text(known.max_bytes)} | {known.max_values:,} |" in text
+    assert f"at most {MAX_NESTING} deep" in text

@@ -31,12 +31,10 @@ def rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Ro
 def batches(source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS) -> Iterator[Any]:
     """The record batches of an open file, or of one of its `parts`; those of Parquet have `at_once` rows.
 
-    Raises DataError; pyarrow itself trusts what it reads.
+    Raises DataError.
     """
     with _readable(source):
-        for batch in _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part):
-            batch.validate(full=True)
-            yield batch
+        yield from _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
 
 
 def rows_of(source: Source, batch: Any) -> Iterable[Row]:

@@ -104,11 +104,13 @@ def _folder(folder: Place) -> list[Source]:
     if splits.is_file():
         names = _described(splits, "splits")
         if "train" not in names:
-            raise DataError(f"{folder}: its splits are {', '.join(names)}; name one of these folders")
+            raise DataError(f"{folder}: its splits are {', '.join(map(str, names))[:200]}; name one of these folders")
+        if not (folder / "train").is_dir():
+            raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
         return _folder(folder / "train")
     state = folder / "state.json"
     if state.is_file():
-        return [Source(folder / entry["filename"], "arrow") for entry in _described(state, "_data_files")]
+        return [_table_of(folder, entry) for entry in _described(state, "_data_files")]
     found = [
         Source(path, kind)
         for path in _files(folder.iterdir())
@@ -122,11 +124,24 @@ def _folder(folder: Place) -> list[Source]:
 
 
 def _described(path: Place, key: str) -> list[Any]:
+    """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
+    expected = f"expected {key} as `datasets` saves it; save the data set again"
     try:
-        found: list[Any] = parse_json(path.read_bytes(), MODEL_FILE)[key]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not as `datasets` saves it ({error!r}); save the data set again") from None
-    return found
+        found = parse_json(path.read_bytes(), MODEL_FILE)
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON that can be read ({str(error)[:200]}); {expected}") from None
+    listed = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise DataError(f"{path}: {expected}")
+    return listed
+
+
+def _table_of(folder: Place, entry: Any) -> Source:
+    """The Arrow file that an entry of state.json names. Raises DataError."""
+    name = entry.get("filename") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or PurePath(name).name != name:
+        raise DataError(f"{folder / 'state.json'}: expected the names of files of this folder; save the data set again")
+    return Source(folder / name, "arrow")
 
 
 def _near(name: str, path: Place) -> str:
