@@ -62,10 +62,13 @@ class Server(HTTPServer):
         self.answers = answers
         self.token = secrets.token_urlsafe(24)
         try:
-            super().__init__((LOOPBACK, port), Handler)
+            super().__init__((LOOPBACK, port), BaseHTTPRequestHandler)
         except OSError as error:
             raise UsageError(f"--port {port}: {error.strerror}; choose another, or leave it out") from None
-        self.connections = Connections(lambda connection, address, head: Handler(connection, address, self, head))
+        self.connections = Connections(self._answer)
+
+    def _answer(self, connection: socket.socket, address: Any, head: bytes) -> None:
+        Handler(connection, address, self, head)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Called for each accepted connection, in the thread that accepts."""
