@@ -141,7 +141,10 @@ def _table_of(folder: Place, entry: Any) -> Source:
     name = entry.get("filename") if isinstance(entry, dict) else None
     if not isinstance(name, str) or PurePath(name).name != name:
         raise DataError(f"{folder / 'state.json'}: expected the names of files of this folder; save the data set again")
-    return Source(folder / name, "arrow")
+    path = folder / name
+    if not path.is_file():
+        raise DataError(f"{path}: no such file, though state.json names it; save the data set again")
+    return Source(path, "arrow")
 
 
 def _near(name: str, path: Place) -> str:

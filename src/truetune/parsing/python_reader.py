@@ -8,6 +8,8 @@ from typing import Any
 
 from truetune.parsing.limits import MAX_LITERAL_CHARACTERS, SOURCE, InputLimitError, Limits, check_size
 
+_MAX_BITS = 14_000
+"""Python refuses to write a whole number of more than 4,300 digits; in hexadecimal it reads longer ones."""
 _MAX_BRACKETS = 20
 """Brackets of a literal in a log; a record of a trainer has none inside."""
 
@@ -21,7 +23,7 @@ def parse_python(text: str, limits: Limits = SOURCE) -> ast.Module:
             tree = ast.parse(text)
     except (RecursionError, MemoryError):
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    _check_depth(tree, limits)
+    _check_tree(tree, limits)
     return tree
 
 
@@ -38,8 +40,8 @@ def parse_literal(text: str) -> Any:
         raise InputLimitError("a literal that is nested too deeply, or no literal") from None
 
 
-def _check_depth(tree: ast.Module, limits: Limits) -> None:
-    """Level by level, so that no depth is too deep for this check."""
+def _check_tree(tree: ast.Module, limits: Limits) -> None:
+    """Its depth and its numbers, level by level, so that no depth is too deep for this check."""
     level: list[ast.AST] = [tree]
     depth = 0
     while level:
@@ -47,4 +49,7 @@ def _check_depth(tree: ast.Module, limits: Limits) -> None:
         if depth > limits.max_nesting:
             line = getattr(level[0], "lineno", None)
             raise InputLimitError(f"nested more than {limits.max_nesting} deep", line)
+        for node in level:
+            if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > _MAX_BITS:
+                raise InputLimitError(f"a whole number of {node.value.bit_length():,} bits", node.lineno)
         level = [child for node in level for child in ast.iter_child_nodes(node)]
