@@ -125,14 +125,14 @@ def _folder(folder: Place) -> list[Source]:
 
 def _described(path: Place, key: str) -> list[Any]:
     """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
-    expected = f"expected {key} as `datasets` saves it; save the data set again"
+    wrong = f"{path}: not as `datasets` saves it"
     try:
         found = parse_json(path.read_bytes(), MODEL_FILE)
     except ValueError as error:
-        raise DataError(f"{path}: not JSON that can be read ({str(error)[:200]}); {expected}") from None
+        raise DataError(f"{wrong} ({str(error)[:200]}); save the data set again") from None
     listed = found.get(key) if isinstance(found, dict) else None
     if not isinstance(listed, list):
-        raise DataError(f"{path}: {expected}")
+        raise DataError(f"{wrong} (no list `{key}` in it); save the data set again")
     return listed
 
 
