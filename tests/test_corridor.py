@@ -15,6 +15,7 @@ import truetune
 ROOT = Path(truetune.__file__).parent
 ROOMS = (
     "errors",
+    "parsing",
     "probe",
     "spec",
     "source",
@@ -40,6 +41,7 @@ ROOMS = (
     "cli",
 )
 LIGHT = (
+    "parsing",
     "spec",
     "source",
     "logs",

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import LOG_RECORD
 from truetune.probe.record import Record, read
 
 Judge = Callable[[Sequence[Record]], bool]
@@ -70,7 +72,7 @@ class Ear:
 
     def _hear(self, connection: Connection) -> None:
         try:
-            said = json.loads(connection.recv_bytes(1 << 16))
+            said = parse_json(connection.recv_bytes(1 << 16), LOG_RECORD)
             name, expected, failed = json.dumps(said["group"]), int(said["expected"]), said.get("failed")
             record = None if failed else read(Path(said["folder"]))
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:

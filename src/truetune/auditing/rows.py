@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from truetune.auditing.fields import conversation_of, fields_of
 from truetune.auditing.search import WINDOW, Normalize, Spot, Text, spots, windows
-from truetune.data.json_text import mended
+from truetune.parsing.json_reader import replace_surrogates
 
 FEW = 256
 """So many rows are all looked for where none is recognised"""
@@ -26,7 +26,7 @@ class Rows:
     """Conversations and fields of the given rows, by number."""
 
     def __init__(self, rows: Mapping[int, dict[str, Any]], normalize: Normalize) -> None:
-        whole = {number: mended(row, json.dumps(row))[0] for number, row in rows.items()}
+        whole = {number: replace_surrogates(row, json.dumps(row))[0] for number, row in rows.items()}
         self.talks = {number: conversation_of(row, number) for number, row in whole.items()}
         self.fields = {number: fields_of(row, number, self.talks[number]) for number, row in whole.items()}
         self._windows = {number: windows(found) for number, found in self.fields.items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from truetune.checkpoint.safetensors import BrokenFile, Tensor, read_header
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
 
 ADAPTER = "adapter_model.safetensors"
 MODEL = "model.safetensors"
@@ -16,11 +17,7 @@ INDEX = "model.safetensors.index.json"
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
 """Python's pickle runs code when it is opened, so these never are."""
 WEIGHTS = ("adapter_model*", "pytorch_model*", "model*", "consolidated*")
-SMALL = 64 << 20
-"""Bytes; larger JSON files are not read."""
 MOST_SHARDS = 10_000
-MOST_DIGITS = 18
-"""Of whole numbers; longer ones are taken as floats"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +77,22 @@ def read_weights(folder: Path, *, adapter: bool) -> Weights:
 
 
 def read_object(path: Path, faults: list[Fault]) -> dict[str, Any] | None:
-    """A JSON object of at most SMALL bytes; None where there is none, with a fault where there is something else."""
+    """A JSON object within the limits for a file of a model; None where there is none.
+
+    Something else is a fault.
+    """
     try:
         known = path.stat()
         if not stat.S_ISREG(known.st_mode):
             raise ValueError("it is no file")
-        if known.st_size > SMALL:
+        if known.st_size > MODEL_FILE.max_bytes:
             raise ValueError(f"{known.st_size:,} bytes, too long to be read")
-        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole)
+        value = read_json(path, MODEL_FILE)
         if not isinstance(value, dict):
             raise ValueError(f"expected an object, found {type(value).__name__}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, RecursionError, OSError) as error:
+    except (ValueError, OSError) as error:
         faults.append(Fault(path.name, f"not a JSON object: {error}"))
         return None
     return value
@@ -118,10 +118,6 @@ def _index(folder: Path, faults: list[Fault]) -> dict[str, str]:
         faults.append(Fault(INDEX, "weight_map does not name a file of this folder for each tensor"))
         return {}
     return table
-
-
-def _whole(digits: str) -> int | float:
-    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
 def _plain(file: str) -> bool:

@@ -5,12 +5,14 @@ Nothing in it is trusted: lengths, shapes and offsets are compared with each oth
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import TENSOR_HEADER
 
 BITS = {
     **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8},
@@ -19,7 +21,7 @@ BITS = {
     **{"U64": 64, "I64": 64, "F64": 64, "C64": 64},
 }
 """Bits of one item, by dtype"""
-LONGEST_HEADER = 32 << 20
+LONGEST_HEADER = TENSOR_HEADER.max_bytes
 """Bytes; the format allows 100 MB, the longest that models have is some MB."""
 MOST_DIMENSIONS = 16
 LFS = b"version https://git-lfs"
@@ -84,18 +86,10 @@ def read_header(path: Path) -> Header:
 
 
 def _json(body: bytes) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise BrokenFile("its header names a tensor twice")
-        return found
-
     try:
-        value = json.loads(body, object_pairs_hook=once)
-    except BrokenFile:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise BrokenFile(f"its header is not JSON ({error})") from None
+        value = parse_json(body, TENSOR_HEADER, unique_keys=True, exact_integers=True)
+    except ValueError as error:
+        raise BrokenFile(f"its header is not JSON that can be read ({error})") from None
     if not isinstance(value, dict):
         raise BrokenFile("its header is not a JSON object")
     return value

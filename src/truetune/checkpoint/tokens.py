@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.files import read_object
+from truetune.parsing.json_reader import RowDecoder
+from truetune.parsing.limits import MODEL_FILE
 
 HEAD = 16 << 20
 """Bytes: added_tokens stands before the vocabulary in tokenizer.json"""
@@ -49,8 +50,8 @@ def added_tokens(folder: Path) -> dict[str, int] | None:
         text = file.read(HEAD).decode("utf-8", "replace")
     match = ADDED.search(text)
     try:
-        found = json.JSONDecoder().raw_decode(text, match.end())[0] if match else []
-    except (ValueError, RecursionError):
+        found = RowDecoder(MODEL_FILE).read_at(text, match.end()).value if match else []
+    except ValueError:
         found = []
     listed = (read_object(folder / "tokenizer_config.json", []) or {}).get("added_tokens_decoder")
     if isinstance(listed, dict):

@@ -31,7 +31,7 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
 
 def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
     """Only the blocks with lines that are wanted are parsed."""
-    for stretch, block in stretches(unpacked(raw, source.path), BLOCK):
+    for stretch, block in stretches(unpacked(raw, source.path), BLOCK, source.path):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
         if any(line in here for line in wanted):
             yield from (r for r in lines(BytesIO(block), source.path, stretch.line, stretch.start) if r.line in wanted)

@@ -52,6 +52,8 @@ def main() -> None:
 def _run() -> int:
     if question := os.environ.get(VARIABLE):
         return shell_complete(commands, {}, "truetune", VARIABLE, question)
+    if broken := _not_text(sys.argv[1:]):
+        return _failed(f"{broken!r}: not UTF-8; write it as UTF-8, or rename the file")
     try:
         return int(commands.main(prog_name="truetune", standalone_mode=False) or 0)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
@@ -77,6 +79,17 @@ def _run() -> int:
                        debug=bool(os.environ.get("TRUETUNE_DEBUG")))  # fmt: skip
     except Exception as error:
         return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
+
+
+def _not_text(arguments: list[str]) -> str | None:
+    """The first argument whose bytes are no UTF-8, which no tokenizer takes; a file may be called so."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            if not os.path.exists(argument):
+                return argument
+    return None
 
 
 def _failed(message: str, *, debug: bool = False) -> int:

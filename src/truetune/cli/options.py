@@ -134,14 +134,17 @@ def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
 
 def _value(name: str, text: str) -> Any:
     """JSON, or else the text itself."""
-    import json
+    from truetune.parsing.json_reader import JSONDecodeError, parse_json
+    from truetune.parsing.limits import FLAG
 
     if text in ("True", "False", "None"):
         raise UsageError(f"--template-kwarg {name}={text}: expected JSON (true, false or null)")
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text, FLAG, unique_keys=True, surrogates="refuse", exact_integers=True)
+    except JSONDecodeError:
         return text
+    except ValueError as error:
+        raise UsageError(f"--template-kwarg {name}: {error}") from None
 
 
 def run_of(options: dict[str, Any], *, quiet: bool = False) -> RunSpec:

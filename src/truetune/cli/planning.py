@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,6 +9,8 @@ import click
 from truetune.cli.helping import Command
 from truetune.cli.output import console, emit, form_options, html_option, quiet_option, write_page
 from truetune.errors import UsageError
+from truetune.parsing.json_reader import JSONDecodeError, parse_json
+from truetune.parsing.limits import FLAG
 
 
 @click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")
@@ -79,7 +80,9 @@ def nested(pairs: tuple[str, ...]) -> dict[str, Any]:
         for parent in parents:
             place = place.setdefault(parent, {})
         try:
-            place[last] = json.loads(text)
-        except ValueError:
+            place[last] = parse_json(text, FLAG, unique_keys=True, surrogates="refuse", exact_integers=True)
+        except JSONDecodeError:
             place[last] = text
+        except ValueError as error:
+            raise UsageError(f"--set {name}: {error}") from None
     return settings

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import pyarrow as arrow
-from pyarrow import parquet
 
 from truetune.data.files import PACKED, Source, unpacked
 from truetune.errors import DataError
+from truetune.parsing import InputLimitError
+from truetune.parsing.columnar_reader import ipc_file_batches, ipc_stream_batches, open_parquet, parquet_batches
+from truetune.parsing.limits import MAX_PACKED_TABLE_BYTES, size_text
 
 ROWS = 512
-BUFFER = 1 << 18
 Row = dict[str, Any]
 
 
@@ -30,12 +31,10 @@ def rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Ro
 def batches(source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS) -> Iterator[Any]:
     """The record batches of an open file, or of one of its `parts`; those of Parquet have `at_once` rows.
 
-    Raises DataError; pyarrow itself trusts what it reads.
+    Raises DataError.
     """
     with _readable(source):
-        for batch in _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part):
-            batch.validate(full=True)
-            yield batch
+        yield from _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
 
 
 def rows_of(source: Source, batch: Any) -> Iterable[Row]:
@@ -53,7 +52,7 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
         if source.path.suffix.lower() in PACKED:
             return
         if source.kind == "parquet":
-            about = parquet.ParquetFile(raw).metadata
+            about = open_parquet(raw).metadata
             yield from (about.row_group(i).num_rows for i in range(about.num_row_groups))
         elif not _is_stream(source, raw):
             yield from (batch.num_rows for batch in _arrow(source, raw))
@@ -63,7 +62,7 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 def _readable(source: Source) -> Iterator[None]:
     try:
         yield
-    except (arrow.ArrowException, UnicodeDecodeError) as error:
+    except (arrow.ArrowException, UnicodeDecodeError, InputLimitError) as error:
         kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
         raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
     except MemoryError:
@@ -71,19 +70,14 @@ def _readable(source: Source) -> Iterator[None]:
 
 
 def _parquet(source: Source, raw: IO[bytes], part: int | None, at_once: int) -> Iterator[Any]:
-    """Page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it."""
-    file = parquet.ParquetFile(_seekable(source, raw), buffer_size=BUFFER, pre_buffer=False)
-    yield from file.iter_batches(batch_size=at_once, row_groups=None if part is None else [part])
+    return parquet_batches(open_parquet(_seekable(source, raw)), at_once, None if part is None else [part])
 
 
 def _arrow(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """`datasets` writes streams, Feather is the form with a footer."""
     if _is_stream(source, raw):
-        yield from arrow.ipc.open_stream(unpacked(raw, source.path))
-        return
-    file = arrow.ipc.open_file(_seekable(source, raw))
-    for i in range(file.num_record_batches) if part is None else (part,):
-        yield file.get_batch(i)
+        return ipc_stream_batches(unpacked(raw, source.path))
+    return ipc_file_batches(_seekable(source, raw), part)
 
 
 def _is_stream(source: Source, raw: IO[bytes]) -> bool:
@@ -93,7 +87,12 @@ def _is_stream(source: Source, raw: IO[bytes]) -> bool:
 def _seekable(source: Source, raw: IO[bytes]) -> Any:
     """Packed files are held in memory: both forms are read from their end."""
     stream = unpacked(raw, source.path)
-    return arrow.BufferReader(stream.read()) if source.path.suffix.lower() in PACKED else stream
+    if source.path.suffix.lower() not in PACKED:
+        return stream
+    content = stream.read(MAX_PACKED_TABLE_BYTES + 1)
+    if len(content) > MAX_PACKED_TABLE_BYTES:
+        raise InputLimitError(f"it unpacks to more than {size_text(MAX_PACKED_TABLE_BYTES)}; unpack it first")
+    return arrow.BufferReader(content)
 
 
 def _rows(batch: Any) -> Iterable[Row]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import bz2
 import glob
-import gzip
-import json
-import lzma
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
 from truetune.data.remote import Place, Remote, place
 from truetune.errors import DataError
+from truetune.parsing.decompression import SUFFIXES, UNREADABLE, open_decompressed
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
 KINDS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv",
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
-PACKED = (".gz", ".zst", ".bz2", ".xz")
+PACKED = SUFFIXES
 MAGIC = (
     (b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\xff\xff\xff\xff", "arrow"), (b"[", "json"), (b"{", "json"),
 )  # fmt: skip
@@ -71,7 +69,7 @@ def kind_of(path: Place) -> str:
     try:
         with open_raw(path) as raw:
             head = unpacked(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     for magic, kind in MAGIC:
         if head.startswith(magic):
@@ -91,18 +89,8 @@ def open_raw(path: Place) -> IO[bytes]:
 def unpacked(raw: IO[bytes], path: Place) -> IO[bytes]:
     """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
     raw.seek(0)
-    openers: dict[str, Callable[[IO[bytes]], Any]] = {
-        ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zst,
-    }  # fmt: skip
-    opener = openers.get(path.suffix.lower())
-    stream: IO[bytes] = opener(raw) if opener else raw
-    return stream
-
-
-def _zst(raw: IO[bytes]) -> IO[bytes]:
-    from truetune.data.zst import unpacked_zst
-
-    return unpacked_zst(raw)
+    suffix = path.suffix.lower()
+    return open_decompressed(raw, suffix) if suffix in PACKED else raw
 
 
 def _kind_by_name(path: Place) -> str | None:
@@ -116,11 +104,13 @@ def _folder(folder: Place) -> list[Source]:
     if splits.is_file():
         names = _described(splits, "splits")
         if "train" not in names:
-            raise DataError(f"{folder}: its splits are {', '.join(names)}; name one of these folders")
+            raise DataError(f"{folder}: its splits are {', '.join(map(str, names))[:200]}; name one of these folders")
+        if not (folder / "train").is_dir():
+            raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
         return _folder(folder / "train")
     state = folder / "state.json"
     if state.is_file():
-        return [Source(folder / entry["filename"], "arrow") for entry in _described(state, "_data_files")]
+        return [_table_of(folder, entry) for entry in _described(state, "_data_files")]
     found = [
         Source(path, kind)
         for path in _files(folder.iterdir())
@@ -134,11 +124,27 @@ def _folder(folder: Place) -> list[Source]:
 
 
 def _described(path: Place, key: str) -> list[Any]:
+    """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
+    wrong = f"{path}: not as `datasets` saves it"
     try:
-        found: list[Any] = json.loads(path.read_text(encoding="utf-8"))[key]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not as `datasets` saves it ({error!r}); save the data set again") from None
-    return found
+        found = parse_json(path.read_bytes(), MODEL_FILE)
+    except ValueError as error:
+        raise DataError(f"{wrong} ({str(error)[:200]}); save the data set again") from None
+    listed = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise DataError(f"{wrong} (no list `{key}` in it); save the data set again")
+    return listed
+
+
+def _table_of(folder: Place, entry: Any) -> Source:
+    """The Arrow file that an entry of state.json names. Raises DataError."""
+    name = entry.get("filename") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or PurePath(name).name != name:
+        raise DataError(f"{folder / 'state.json'}: expected the names of files of this folder; save the data set again")
+    path = folder / name
+    if not path.is_file():
+        raise DataError(f"{path}: no such file, though state.json names it; save the data set again")
+    return Source(path, "arrow")
 
 
 def _near(name: str, path: Place) -> str:

@@ -1,32 +1,19 @@
-"""JSON as files hold it, with broken escapes mended: half a surrogate pair is text that no tokenizer takes."""
+"""JSON that stands as text in a column or a message."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from truetune.data.conversation import Problem
+from truetune.parsing.json_reader import duplicate_key, parse_json, replace_surrogates
+from truetune.parsing.limits import REPLY
 
 LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FFFD")
 
 
-def mended(value: Any, text: str, start: int = 0, end: int | None = None) -> tuple[Any, bool]:
-    """The value that `text[start:end]` holds, with U+FFFD for lone surrogates; was there one?"""
-    if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
-        return value, False
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return _replaced(value), True
-    return value, False
-
-
-def _replaced(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_replaced(key): _replaced(item) for key, item in value.items()}
-    return [_replaced(item) for item in value] if isinstance(value, list) else value
+def duplicate_key_problem(key: str) -> Problem:
+    """What is said of an object that has a key twice: one of its two values is lost."""
+    return Problem("duplicate-key", f"the key {key[:60]!r} stands twice in one object, and one of its values is lost")
 
 
 def parsed(value: Any, problems: list[Problem]) -> Any:
@@ -34,9 +21,12 @@ def parsed(value: Any, problems: list[Problem]) -> Any:
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     try:
-        found, broken = mended(json.loads(value), value)
-    except (ValueError, RecursionError):
+        found = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
+    except ValueError:
         return value
+    if (key := duplicate_key(value)) is not None:
+        problems.append(duplicate_key_problem(key))
+    found, broken = replace_surrogates(found, value)
     if broken:
         problems.append(LONE_SURROGATE)
     return found

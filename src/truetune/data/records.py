@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import lzma
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, unpacked
-from truetune.data.json_text import mended
 from truetune.data.remote import Place
 from truetune.data.window import Window, not_utf8, shown
 from truetune.errors import DataError
+from truetune.parsing import InputLimitError
+from truetune.parsing.csv_reader import CsvReader
+from truetune.parsing.csv_reader import Error as CsvError
+from truetune.parsing.decompression import UNREADABLE
+from truetune.parsing.files import bounded_lines, too_long
+from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
 
 BOM = b"\xef\xbb\xbf"
+SHORT = 8
+"""Bytes; a shorter line may be blank, and a blank one need not fail as JSON first."""
 
 
 class Record(NamedTuple):
@@ -28,6 +31,8 @@ class Record(NamedTuple):
     """Why this line holds no row; the lines after it can be read."""
     stop: int = 0
     """How many bytes of a JSON or CSV text stand before what follows the row; 0 elsewhere."""
+    duplicate_key: str | None = None
+    """A key that an object of the row has twice; `row` has the last of its values."""
 
 
 def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
@@ -45,7 +50,7 @@ def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
 
                 for line, row in enumerate(rows(source, raw), 1):
                     yield Record(line, row)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
@@ -62,29 +67,44 @@ def is_array(path: Place, raw: IO[bytes]) -> bool:
 
 def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iterator[Record]:
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
-    decode = json.JSONDecoder().raw_decode
-    for number, line in enumerate(file, first):
+    decoder = RowDecoder()
+    for number, (line, size) in enumerate(bounded_lines(file), first):
+        if size < SHORT and line.isspace():
+            offset += size
+            continue
         try:
             text = line.decode()
-            row, end = decode(text)
-            whole = end >= len(text) - 1 or text[end:].isspace()
-        except (ValueError, RecursionError):
+            found = decoder.read_line(text)
+            whole = found.end == len(text) or text[found.end :].isspace()
+        except ValueError:
             whole = False
         if whole:
-            yield Record(number, *mended(row, text))
+            yield _record(number, found, text)
+        elif not line:
+            yield Record(number, None, error=DataError(f"{path}:{number}: {too_long()}"))
         elif line.strip():
             yield _odd_line(line, number, offset, path)
-        offset += len(line)
+        offset += size
+
+
+def _record(number: int, found: Decoded, text: str) -> Record:
+    row, mended = replace_surrogates(found.value, text)
+    return Record(number, row, mended, None, 0, found.duplicate_key)
 
 
 def _odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
-        text = (line.removeprefix(BOM) if number == 1 else line).decode()
-        return Record(number, *mended(json.loads(text), text))
+        text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
+        found = RowDecoder().read_line(text)
+        if found.end < len(text):
+            raise JSONDecodeError("Extra data", text, found.end)
+        return _record(number, found, text)
     except UnicodeDecodeError as error:
         return Record(number, None, error=not_utf8(path, number, offset, error))
-    except (ValueError, RecursionError) as error:
+    except InputLimitError as error:
+        return Record(number, None, error=DataError(f"{path}:{number}: not JSON that can be read: {error.msg}"))
+    except ValueError as error:
         expected = f"expected one JSON object on each line, found {shown(text)}"
         return Record(number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}"))
 
@@ -123,15 +143,14 @@ def _values(window: Window) -> Iterator[Record]:
 
 def _value(window: Window) -> Record:
     line = window.line
-    row, changed = window.value()
-    return Record(line, row, changed, None, window.offset)
+    row, changed, key = window.value()
+    return Record(line, row, changed, None, window.offset, key)
 
 
 def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) -> Iterator[Record]:
     """`columns`: those of the file, where its header stands before these lines."""
-    csv.field_size_limit(1 << 30)
     text = _Decoded(lines, path, 1 if columns is None else 2)
-    reader = csv.reader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
+    reader = CsvReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
     line = 1
     try:
         header = next(reader, []) if columns is None else columns
@@ -147,7 +166,7 @@ def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) ->
             if fields:
                 yield Record(line, dict(zip(header, fields, strict=True)), False, None, text.offset)
             line = reader.line_num + 1
-    except csv.Error as error:
+    except (CsvError, InputLimitError) as error:
         raise DataError(f"{path}:{line}: not CSV: {error}") from None
 
 
@@ -156,13 +175,15 @@ class _Decoded:
 
     def __init__(self, lines: IO[bytes], path: Place, first: int) -> None:
         self.offset = 0
-        self._path, self._lines = path, enumerate(lines, first)
+        self._path, self._lines = path, enumerate(bounded_lines(lines), first)
 
     def __iter__(self) -> Iterator[str]:
-        for number, line in self._lines:
+        for number, (line, size) in self._lines:
+            if not line:
+                raise DataError(f"{self._path}:{number}: {too_long()}")
             try:
                 text = (line.removeprefix(BOM) if number == 1 else line).decode()
             except UnicodeDecodeError as error:
                 raise not_utf8(self._path, number, self.offset, error) from None
-            self.offset += len(line)
+            self.offset += size
             yield text

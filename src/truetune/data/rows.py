@@ -9,7 +9,7 @@ from truetune.data.columns import Row, missing, renamer
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source, open_raw, resolve
 from truetune.data.formats import reader
-from truetune.data.json_text import LONE_SURROGATE
+from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
 from truetune.data.records import Record, records
 from truetune.errors import DataError
 from truetune.spec.run import Format
@@ -83,6 +83,8 @@ def conversations(
         conversation.raw, conversation.read = body, read_row
         if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
+        if record.duplicate_key is not None:
+            conversation.problems = (*conversation.problems, duplicate_key_problem(record.duplicate_key))
         yield conversation
 
 

@@ -10,10 +10,15 @@ from typing import IO, NamedTuple
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import PACKED, Source, open_raw
 from truetune.data.records import is_array, lines, records
+from truetune.data.remote import Place
 from truetune.data.rows import conversations, exemplar
+from truetune.errors import DataError
+from truetune.parsing.files import too_long
+from truetune.parsing.limits import ROW
 from truetune.spec.run import Format
 
 BLOCK = 1 << 20
+NEWLINE = b"\n"
 
 
 class Stretch(NamedTuple):
@@ -47,7 +52,8 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
     with open_raw(source.path) as raw:
         cuts = source.kind == "jsonl" and source.path.suffix.lower() not in PACKED and not is_array(source.path, raw)
         raw.seek(0)
-        for stretch, block in stretches(raw, size) if cuts else ((None, block) for block in _blocks(raw, BLOCK, False)):
+        blocks = ((None, block) for block in _blocks(raw, BLOCK))
+        for stretch, block in stretches(raw, size, source.path) if cuts else blocks:
             digest.update(block)
             if progress is not None:
                 progress(len(block))
@@ -56,10 +62,17 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
     return Scan(digest.hexdigest(), tuple(found))
 
 
-def stretches(lines: IO[bytes], size: int) -> Iterator[tuple[Stretch, bytes]]:
-    """A stream of lines cut into stretches of about `size` bytes, each with its bytes."""
+def stretches(lines: IO[bytes], size: int, path: Place) -> Iterator[tuple[Stretch, bytes]]:
+    """A stream of lines cut into stretches of about `size` bytes, each with its bytes.
+
+    Raises DataError for a line that is longer than a row may be.
+    """
     start, line = 0, 1
-    for block in _blocks(lines, size, True):
+    for part in _blocks(lines, size):
+        rest = b"" if part.endswith(b"\n") else lines.readline(ROW.max_bytes + 1)
+        if len(rest) > ROW.max_bytes:
+            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long()}")
+        block = part + rest
         count, rows = _count(block)
         yield Stretch(start, start + len(block), line, rows), block
         start, line = start + len(block), line + count
@@ -91,9 +104,9 @@ def read_stretch(
     yield from conversations(found, source, row, format=format, columns=columns, like=like, on_broken=on_broken)
 
 
-def _blocks(raw: IO[bytes], size: int, whole_lines: bool) -> Iterator[bytes]:
+def _blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
     while block := raw.read(size):
-        yield block + raw.readline() if whole_lines and not block.endswith(b"\n") else block
+        yield block
 
 
 def _count(block: bytes) -> tuple[int, int]:

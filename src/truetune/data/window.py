@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import json
 import re
 from typing import IO, Any
 
 from truetune.data.columns import NAMES
-from truetune.data.json_text import mended
 from truetune.data.remote import Place
 from truetune.errors import DataError
+from truetune.parsing.files import too_long
+from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
+from truetune.parsing.limits import ROW
 
 CHUNK = 1 << 20
 _SPACE = re.compile(r"[\s,]*")
@@ -27,8 +28,8 @@ class Window:
         self._file = file
         self._text = ""
         self._at = self._counted = self._bytes = 0
+        self._decoder = RowDecoder()
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
-        self._decode = json.JSONDecoder().raw_decode
 
     @property
     def here(self) -> str:
@@ -59,24 +60,24 @@ class Window:
             raise DataError(f"{self.path}:{self.line}: {what if found else 'the file ends too early; is it whole?'}")
         self.step()
 
-    def value(self) -> tuple[Any, bool]:
-        """The JSON value that begins here; were lone surrogates replaced in it?"""
+    def value(self) -> tuple[Any, bool, str | None]:
+        """The JSON value that begins here; were lone surrogates replaced in it; a key that an object has twice."""
         while True:
             try:
-                value, end = self._decode(self._text, self._at)
-            except json.JSONDecodeError as error:
+                value, end, key = self._decoder.read_at(self._text, self._at)
+            except JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
                 if cut and self._grow():
                     continue
                 self._count(error.pos)
                 raise DataError(f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.here}") from None
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise DataError(f"{self.path}:{self.line}: not JSON that can be read: {error}") from None
             if end == len(self._text) and self._grow():
                 continue
             start, self._at = self._at, end
             self._count(end)
-            return mended(value, self._text, start, end)
+            return *replace_surrogates(value, self._text, start, end), key
 
     def into_rows(self) -> str | None:
         """Go to the next list of objects that the object around here holds, and give its name.
@@ -102,6 +103,8 @@ class Window:
         return self._text[self._at : self._at + CHUNK]
 
     def _grow(self) -> bool:
+        if len(self._text) - self._at > ROW.max_bytes:
+            raise DataError(f"{self.path}:{self.line}: {too_long()}")
         more = self._file.read(max(CHUNK, len(self._text) - self._at))
         try:
             text = self._utf8.decode(more, final=not more)

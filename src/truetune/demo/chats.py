@@ -8,9 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
-
 from truetune.data.conversation import Message
+from truetune.parsing.yaml_reader import parse_yaml
 
 Row = dict[str, Any]
 
@@ -18,7 +17,7 @@ Row = dict[str, Any]
 @cache
 def bank() -> dict[str, Any]:
     """`support.yaml`."""
-    loaded: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("support.yaml").read_text("utf-8"))
+    loaded: dict[str, Any] = parse_yaml(Path(__file__).with_name("support.yaml").read_text("utf-8")).value
     return loaded
 
 

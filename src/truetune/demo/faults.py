@@ -13,6 +13,8 @@ from typing import Any
 
 from truetune.demo import TOKENIZER
 from truetune.demo.chats import Row, bank
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def broken_tokenizer(target: Path) -> Path:
     for files in TOKENIZER_FAULTS.values():
         for name, edit in files.items():
             path = target / name
-            path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | edit, indent=2), encoding="utf-8")
+            path.write_text(json.dumps(read_json(path, MODEL_FILE) | edit, indent=2), encoding="utf-8")
     return target
 
 

@@ -16,6 +16,8 @@ import tokenizers
 from truetune.demo import MAX_LENGTH
 from truetune.demo.chats import Row, chats
 from truetune.demo.faults import broken
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import MODEL_FILE
 
 HERE = Path(__file__).parent
 END_OF_TEXT, PAD, START, END = SPECIAL = ("<|endoftext|>", "<|pad|>", "<|im_start|>", "<|im_end|>")
@@ -30,7 +32,10 @@ def make(folder: Path) -> None:
     _write(folder / "data" / "support-chat-broken.jsonl", *map(_line, broken(rows, Random(1))))
     prose = (HERE / "prose.txt").read_text("utf-8").splitlines()
     tokenizer = train([*prose, *(text for row in rows for text in _texts(row))])
-    _write(folder / "tokenizer" / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()), separators=(",", ":")))
+    _write(
+        folder / "tokenizer" / "tokenizer.json",
+        json.dumps(parse_json(tokenizer.to_str(), MODEL_FILE), separators=(",", ":")),
+    )
     for name, content in settings(tokenizer).items():
         _write(folder / "tokenizer" / name, json.dumps(content, indent=2))
 

@@ -3,7 +3,6 @@ nothing here."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,6 +15,8 @@ from truetune.doctor import inside
 from truetune.doctor.environment import PACKAGES, Device, Environment, Requirement, Torch
 from truetune.errors import UsageError
 from truetune.memory.machine import machine
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import REPLY
 
 LOADED = {
     "torch": "torch", "numpy": "numpy", "transformers": "transformers", "tokenizers": "tokenizers",
@@ -68,7 +69,7 @@ def torch_of(facts: Mapping[str, Any]) -> Torch:
 def _packages(python: str) -> dict[str, Any]:
     try:
         done = subprocess.run([python, SCRIPT, "packages", *PACKAGES], capture_output=True, text=True, timeout=60)
-        return dict(json.loads(done.stdout))
+        return dict(parse_json(done.stdout, REPLY))
     except OSError as error:
         raise UsageError(f"{python}: can't be started: {error.strerror}") from None
     except (subprocess.SubprocessError, ValueError):
@@ -118,7 +119,7 @@ def _run(command: list[str], timeout: float) -> tuple[list[dict[str, Any]], str]
 
 
 def _lines(output: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in output.decode("utf-8", "replace").splitlines() if line.endswith("}")]
+    return [parse_json(line, REPLY) for line in output.decode("utf-8", "replace").splitlines() if line.endswith("}")]
 
 
 def _requirements(

@@ -27,7 +27,9 @@ from truetune.spec.run import RunSpec
 
 CONTENT = np.ones(len(Source), dtype=np.bool_)
 CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
-LOST = frozenset(("not-messages", "not-a-string", "bad-tool-call", "bad-column", "bad-history", "no-content"))
+LOST = frozenset(
+    ("not-messages", "not-a-string", "bad-tool-call", "bad-column", "bad-history", "no-content", "duplicate-key")
+)
 """Problems of a row that say that something of it was left out."""
 UNSUPERVISED = "nothing of it is supervised"
 

@@ -9,6 +9,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
 from truetune.generation.words import words
+from truetune.parsing.json_reader import RowDecoder, parse_json
+from truetune.parsing.limits import REPLY
 from truetune.render.plan import THINK_END
 
 Kind = Literal["number", "letter", "word", "json"]
@@ -52,8 +54,8 @@ def final_of(text: str) -> Final | None:
     text = text.rpartition(THINK_END)[2].strip()
     if text[:1] in ("{", "["):
         try:
-            return Final("json", json.dumps(json.loads(text), sort_keys=True), text)
-        except (ValueError, RecursionError):
+            return Final("json", json.dumps(parse_json(text, REPLY, exact_integers=True), sort_keys=True), text)
+        except ValueError:
             return None
     for mark in _MARKS:
         if found := mark.findall(text):
@@ -77,7 +79,7 @@ def value_of(read: Any) -> tuple[Kind, str] | None:
 def wrapped(final: Final) -> Iterator[tuple[str, str]]:
     """(name, text): ways in which models write an answer."""
     if final.kind == "json":
-        yield "JSON with other white space", json.dumps(json.loads(final.text), indent=3)
+        yield "JSON with other white space", json.dumps(parse_json(final.text, REPLY, exact_integers=True), indent=3)
         return
     value = final.value if final.kind == "number" else final.text.strip(" .*")
     for form in FORMS:
@@ -152,9 +154,8 @@ def _contains(said: list[str], wanted: list[str]) -> bool:
 
 def _json_in(text: str, value: str) -> Iterator[bool]:
     """Of the JSON that begins at each of the first brackets: is it this one?"""
-    decoder = json.JSONDecoder()
     for found in list(re.finditer(r"[{\[]", text))[:20]:
         try:
-            yield json.dumps(decoder.raw_decode(text, found.start())[0], sort_keys=True) == value
-        except (ValueError, RecursionError):
+            yield json.dumps(RowDecoder(REPLY).read_at(text, found.start()).value, sort_keys=True) == value
+        except ValueError:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,9 @@ from truetune.errors import DataError, UsageError
 from truetune.generation.looks import Look, Watched
 from truetune.logs.log import RunLog
 from truetune.logs.read import is_run, read_run
+from truetune.parsing.files import read_bounded
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import LOG, LOG_RECORD
 from truetune.spec.kind import NAMES, Kind, recognise
 from truetune.spec.run import RunSpec
 from truetune.training.watch.store import FINDINGS, KEPT, read
@@ -153,10 +155,10 @@ def _noted(file: Path, notes: list[str]) -> list[Found]:
     """Of each rule the last that was noted, at the step of its first."""
     found: dict[str, Found] = {}
     broken = 0
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_bounded(file, LOG).decode("utf-8", "replace").splitlines():
         try:
-            one = _finding(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            one = _finding(parse_json(line, LOG_RECORD))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             broken += 1
             continue
         before = found.get(one.finding.rule)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import json
 import re
 import signal
 import sys
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import SpecError
+from truetune.parsing.json_reader import parse_json, read_json
+from truetune.parsing.limits import REPLY, SETTINGS
 from truetune.render.plan import THINK_END
 
 Parser = Callable[[str], Any]
@@ -115,7 +116,7 @@ def _json(text: str) -> Any:
 
 
 def _value(text: str) -> Any:
-    value = json.loads(text, parse_constant=_no_constant)
+    value = parse_json(text, REPLY, exact_integers=True, parse_constant=_no_constant)
     return (None,) if value is None else value
 
 
@@ -179,7 +180,7 @@ def _schema(file: str) -> Parser:
         raise SpecError(f"the parser json-schema:{file} needs the package jsonschema: pip install jsonschema")
     jsonschema = importlib.import_module("jsonschema")
     try:
-        schema = json.loads(Path(file).read_text(encoding="utf-8"))
+        schema = read_json(Path(file), SETTINGS)
         kind = jsonschema.validators.validator_for(schema)
         kind.check_schema(schema)
     except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from truetune.logs.builder import Builder
 from truetune.logs.wire import Value, WireError, data, fields, real, signed
+from truetune.parsing.files import read_bounded
+from truetune.parsing.limits import BINARY_LOG, InputLimitError
 
 HEADER = struct.Struct("<QI")
 MAX_RECORD = 1 << 28
@@ -27,8 +30,10 @@ FLOAT, DOUBLE = 1, 2
 
 def read_events(path: Path, into: Builder) -> None:
     """All scalars of one file. Damage ends the file, and is noted."""
-    raw = path.read_bytes()
-    frames = list(_frames(raw, path.name, into))
+    raw = read_bounded(path, BINARY_LOG)
+    frames = list(islice(_frames(raw, path.name, into), BINARY_LOG.max_values + 1))
+    if len(frames) > BINARY_LOG.max_values:
+        raise InputLimitError(f"more than {BINARY_LOG.max_values:,} records")
     good = _intact(raw, frames)
     if not good.all():
         into.skipped[f"{path.name}: records with a wrong checksum"] += int((~good).sum())

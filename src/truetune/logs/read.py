@@ -13,6 +13,7 @@ from truetune.logs.log import RunLog, checkpoint_step
 from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, read_printed, read_state
 from truetune.logs.several import STATE, refuse_several, runs_below, step_of
 from truetune.logs.wandb_run import read_wandb
+from truetune.parsing import InputLimitError
 from truetune.spec.near import near_path
 
 LOOKED_FOR = (
@@ -139,7 +140,10 @@ def _read(path: Path, format: str, files: list[Path], others: int = 0) -> RunLog
         if file.stat().st_size > MAX_BYTES:
             raise DataError(f"{file}: {file.stat().st_size / 1e9:.1f} GB; a log of at most 4 GB was expected")
         into.part()
-        reader(file, into)
+        try:
+            reader(file, into)
+        except InputLimitError as error:
+            raise DataError(f"{file}: {error}") from None
         into.files.append(str(file))
     _beside(path if path.is_dir() else path.parent, into)
     return into.done()

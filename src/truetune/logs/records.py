@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +9,18 @@ from typing import Any
 
 from truetune.errors import DataError
 from truetune.logs.builder import Builder, number
+from truetune.parsing import InputLimitError
+from truetune.parsing.csv_reader import CsvReader
+from truetune.parsing.csv_reader import Error as CsvError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.json_reader import read_json as read_json_file
+from truetune.parsing.limits import LOG, LOG_RECORD
+from truetune.parsing.python_reader import parse_literal
 
-MAX_LINE = 1 << 20
+MAX_CSV_RECORD = 1 << 17
+"""Characters of one row of a table; the widest tables of published runs have some thousand."""
+MAX_LINE = LOG_RECORD.max_bytes
 """Longer lines are no records."""
-MAX_JSON = 1 << 30
 PRINTED = re.compile(r"\{'[^{}]*\}")
 PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 PAIR = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
@@ -27,8 +32,8 @@ def read_jsonl(path: Path, into: Builder) -> None:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = parse_json(line, LOG_RECORD)
+        except ValueError:
             into.note(f"{path.name}: lines that are no JSON")
             continue
         if isinstance(record, dict):
@@ -39,7 +44,7 @@ def read_jsonl(path: Path, into: Builder) -> None:
 
 def read_csv(path: Path, into: Builder) -> None:
     """A table with a header (Lightning's metrics.csv, litgpt, exports of W&B: `run - train/loss`)."""
-    rows = csv.reader(_lines(path, into))
+    rows = CsvReader(_lines(path, into), max_characters=MAX_CSV_RECORD)
     try:
         header = [_column(name) for name in next(rows, [])]
         if len(named := [name for name in header if name]) > len(set(named)):
@@ -48,7 +53,7 @@ def read_csv(path: Path, into: Builder) -> None:
             if len(row) > len(header):
                 into.note(f"{path.name}: rows with more cells than the header")
             into.record({name: cell for name, cell in zip(header, row, strict=False) if name and cell != ""})
-    except csv.Error as error:
+    except (CsvError, InputLimitError) as error:
         into.note(f"{path.name}: the rest is left out ({error})")
 
 
@@ -82,16 +87,14 @@ def read_state(state: dict[str, Any], into: Builder) -> None:
 
 def load_json(path: Path) -> Any:
     """The content of a JSON file. Raises DataError."""
-    if path.stat().st_size > MAX_JSON:
-        raise DataError(f"{path}: {path.stat().st_size / 1e9:.1f} GB; a log of at most 1 GB was expected")
     try:
-        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        return read_json_file(path, LOG)
+    except InputLimitError as error:
+        raise DataError(f"{path}: {error}, so it is no log that can be read") from None
     except ValueError as error:
         raise DataError(
             f"{path}: it is no JSON ({error}); is it cut off? Take the file of an older checkpoint"
         ) from None
-    except RecursionError:
-        raise DataError(f"{path}: it is nested too deeply to be a log") from None
 
 
 def _each(records: Any, name: str, into: Builder) -> None:
@@ -130,8 +133,8 @@ def _printed(text: str) -> dict[str, Any] | None:
     if "{'" in text:
         for match in PRINTED.findall(text):
             try:
-                made = ast.literal_eval(re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match))
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                made = parse_literal(re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match))
+            except (ValueError, SyntaxError):
                 continue
             if isinstance(made, dict) and sum(number(v) is not None for v in made.values()) > 1:
                 return made

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from truetune.errors import UsageError
 from truetune.logs.log import checkpoint_step
+from truetune.parsing.json_reader import RowDecoder
+from truetune.parsing.limits import LOG_RECORD
 
 STATE = "trainer_state.json"
 HEAD = 1 << 16
@@ -100,6 +102,6 @@ def _first(state: Path) -> str:
         head = file.read(HEAD).decode("utf-8", "replace")
     begins = HISTORY.search(head)
     try:
-        return json.dumps(json.JSONDecoder().raw_decode(head, begins.end())[0], sort_keys=True) if begins else ""
-    except ValueError:
+        return json.dumps(RowDecoder(LOG_RECORD).read_at(head, begins.end()).value, sort_keys=True) if begins else ""
+    except (ValueError, TypeError):
         return ""

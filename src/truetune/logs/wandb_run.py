@@ -6,7 +6,6 @@ proto/wandb_internal.proto of wandb/wandb.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,9 @@ from typing import Any
 
 from truetune.logs.builder import Builder
 from truetune.logs.wire import Value, WireError, data, fields, real, signed
+from truetune.parsing.files import read_bounded
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import BINARY_LOG, LOG_RECORD
 
 START = b":W&B\xe1\xbe"
 HEADER = len(START) + 1
@@ -26,7 +28,7 @@ HISTORY, SUMMARY, CONFIG, RUN = 2, 3, 5, 17
 
 def read_wandb(path: Path, into: Builder) -> None:
     """History, configuration and summary of one offline run. Damage ends the file, and is noted."""
-    raw = path.read_bytes()
+    raw = read_bounded(path, BINARY_LOG)
     if not raw.startswith(START):
         into.note(f"{path.name}: it does not begin as an offline run of W&B does")
         return
@@ -107,7 +109,7 @@ def _typed(number: int, value: Value) -> Any:
         if number == 7:
             return text
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return parse_json(text, LOG_RECORD)
+        except ValueError:
             return text
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any, Literal
 from truetune.checkpoint.safetensors import BrokenFile, read_header
 from truetune.errors import SpecError
 from truetune.memory.families import ALIASES, FAMILIES, Family
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
 
 Part = Literal["embedding", "attention", "mlp", "experts", "norms", "head", "other"]
 LARGEST = 1 << 40
@@ -158,8 +159,8 @@ def read(path: str | Path) -> Architecture:
     file = Path(path)
     file = file / "config.json" if file.is_dir() else file
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        values = read_json(file, MODEL_FILE)
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SpecError(f"{file}: expected a model folder or its config.json: {reason}") from None
     if not isinstance(values, dict):

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
+
 Arrays = dict[str, NDArray[Any]]
 """A micro-batch as the collator made it: key -> array, as a rule (rows, tokens)"""
 
@@ -61,7 +64,7 @@ def write(record: Record, folder: Path) -> None:
 
 def read(folder: Path) -> Record:
     """Raises OSError or ValueError where the folder holds no whole record."""
-    found = json.loads((folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"))
+    found = parse_json((folder / "record.json").read_text(encoding="utf-8", errors="surrogatepass"), RESULT)
     batches: dict[int, Arrays] = {}
     with np.load(folder / "batches.npz", allow_pickle=False) as arrays:
         for name in arrays.files:

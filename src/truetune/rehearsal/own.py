@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import UsageError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import RESULT
 from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 
@@ -63,7 +65,7 @@ def train(folder: Path) -> None:
 
     from truetune.collate import PaddingCollator
 
-    run: dict[str, Any] = json.loads(folder.joinpath(NAME).read_text())
+    run: dict[str, Any] = read_json(folder.joinpath(NAME), RESULT)
     tokenizer = AutoTokenizer.from_pretrained(run["tokenizer"])
     if Path(run["model"], "config.json").is_file():
         model = AutoModelForCausalLM.from_pretrained(run["model"])

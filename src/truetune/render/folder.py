@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from truetune.errors import TokenizerError
+from truetune.parsing.json_reader import read_json as read_json_file
+from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
 OF_TOKENIZER = (
@@ -55,7 +56,7 @@ def _cached(name: str) -> Path | None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON object; None where there is no file. Raises TokenizerError where it holds something else."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json_file(path, MODEL_FILE)
     except FileNotFoundError:
         return None
     except (ValueError, OSError) as error:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError, UsageError
+from truetune.parsing import InputLimitError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import RESULT
 from truetune.report.as_json import SCHEMA
 
 Result = dict[str, Any]
-LARGEST = 1 << 29
-"""Bytes"""
 JOINED = ("subjects", "findings", "views", "runs", "shown")
 """Lists, which follow one another"""
 FIRST = ("schema", "truetune", "spec")
@@ -33,11 +33,11 @@ def is_result(path: str) -> bool:
 def read_result(path: str) -> Result:
     """The result in a JSON file. Raises DataError where it is none that a page can be made of."""
     file = Path(path)
-    if file.stat().st_size > LARGEST:
-        raise DataError(f"{path}: {file.stat().st_size:,} bytes; a result of at most {LARGEST:,} was expected")
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        value = read_json(file, RESULT)
+    except InputLimitError as error:
+        raise DataError(f"{path}: {error}") from None
+    except ValueError as error:
         raise DataError(f"{path}: no JSON ({error}); is it cut off? Let the command write it again") from None
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != SCHEMA and not _drawable(value):

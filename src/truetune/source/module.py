@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from truetune.errors import DataError
+from truetune.parsing import InputLimitError
+from truetune.parsing.python_reader import parse_python
 from truetune.source import notebook
 from truetune.source.calls import Call
 from truetune.source.flow import Flow
@@ -170,11 +171,11 @@ def parse(text: str, path: str, codec: str = "utf-8") -> Module:
 
 def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text), ()
+        return parse_python(text), ()
     except SyntaxError as error:
         broken = Broken(error.lineno or 1, error.offset or 1, error.msg or "syntax error")
-    except (ValueError, RecursionError, MemoryError) as error:
-        broken = Broken(1, 1, f"{type(error).__name__}: {error or 'nested too deeply'}")
+    except InputLimitError as error:
+        broken = Broken(error.lineno or 1, 1, error.msg)
+    except ValueError as error:
+        broken = Broken(1, 1, f"{type(error).__name__}: {error}")
     return ast.Module(body=[], type_ignores=[]), (broken,)

@@ -6,8 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from truetune.errors import DataError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import NOTEBOOK
 from truetune.source.text import Lines
 
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
@@ -47,12 +50,12 @@ class _Object:
 def cells_of(text: str, path: str) -> tuple[Cell, ...]:
     """The code cells. Raises DataError."""
     try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        whole = parse_json(text, NOTEBOOK)
+    except ValueError as error:
         raise DataError(f"{path}: not a notebook, its JSON can't be read ({error})") from None
     if not isinstance(whole, dict) or not ("cells" in whole or "worksheets" in whole):
         raise DataError(f"{path}: not a notebook (no `cells`)")
-    language = ((whole.get("metadata") or {}).get("kernelspec") or {}).get("language", "python")
+    language = _language(whole)
     if language != "python":
         return ()
     cells: list[Cell] = []
@@ -61,7 +64,7 @@ def cells_of(text: str, path: str) -> tuple[Cell, ...]:
         parts, spots = [], []
         for begin, end in found.source:
             for match in ESCAPE.finditer(text, begin + 1, end - 1):
-                parts.append(json.loads(f'"{match[0]}"') if match[0][0] == "\\" else match[0])
+                parts.append(_unescaped(f'"{match[0]}"') if match[0][0] == "\\" else match[0])
                 spots.append(match.start())
         spots.append(found.source[-1][1] - 1)
         gap = "" if found.gap is None else f'",{found.gap}"'
@@ -70,6 +73,18 @@ def cells_of(text: str, path: str) -> tuple[Cell, ...]:
         start += len(cell.text) + 1
         line += len(Lines(cell.text))
     return tuple(cells)
+
+
+def _language(notebook: dict[str, Any]) -> Any:
+    """The language of its kernel; Python where it does not say."""
+    metadata = notebook.get("metadata")
+    kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
+    return kernel.get("language", "python") if isinstance(kernel, dict) else "python"
+
+
+def _unescaped(token: str) -> Any:
+    """The string that a JSON token spells."""
+    return parse_json(token, NOTEBOOK)
 
 
 def _code(text: str) -> Iterator[_Object]:
@@ -98,9 +113,9 @@ def _code(text: str) -> Iterator[_Object]:
         elif token[0] == '"':
             if isinstance(top, _Object):
                 if expects_key:
-                    top.key, expects_key = json.loads(token), False
+                    top.key, expects_key = _unescaped(token), False
                 elif top.key == "cell_type":
-                    top.cell_type = json.loads(token)
+                    top.cell_type = _unescaped(token)
                 elif top.key in ("source", "input"):
                     top.source.append(match.span())
             elif top in ("source", "input") and len(stack) > 1 and isinstance(stack[-2], _Object):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 import reprlib
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from truetune.errors import SpecError
+from truetune.parsing.files import read_bounded
+from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.toml_reader import parse_toml
+from truetune.parsing.yaml_reader import parse_yaml
 from truetune.spec.near import near_path
 from truetune.spec.run import Encoding, Learn, RunSpec, Watch
 from truetune.spec.training import Lora, Training
@@ -91,9 +93,11 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path, SETTINGS).decode("utf-8-sig")
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}{'' if path.exists() else near_path(path)}") from None
+    except InputLimitError as error:
+        raise SpecError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path}: not UTF-8; save it as UTF-8") from None
 
@@ -101,8 +105,8 @@ def _read(path: Path) -> str:
 def _yaml(path: Path) -> Any:
     text = _read(path)
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return parse_yaml(text).value
+    except ValueError as error:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
 
 
@@ -110,8 +114,8 @@ def _table(path: Path) -> Any:
     """[tool.truetune]; None where there is none."""
     text = _read(path)
     try:
-        tool = tomllib.loads(text).get("tool", {})
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tool = parse_toml(text).get("tool", {})
+    except ValueError as error:
         raise SpecError(f"{path}: not TOML: {error}") from None
     return tool.get("truetune") if isinstance(tool, dict) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -11,6 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from truetune.errors import SpecError, UsageError
+from truetune.parsing.decompression import SUFFIXES
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 from truetune.spec import located
 from truetune.spec.near import near_path
 from truetune.spec.stacks import foreign, stack_of
@@ -38,7 +40,7 @@ MANY = 20_000
 """Entries of a folder that are looked at"""
 TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
 ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
-PACKED = frozenset((".gz", ".zst", ".bz2", ".xz"))
+PACKED = frozenset(SUFFIXES)
 DESCRIBES = frozenset((
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "adapter_config.json", "trainer_state.json", "preprocessor_config.json",
@@ -238,8 +240,8 @@ def _json(path: Path, *, whole: bool = False) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text, RESULT)
+    except ValueError:
         return None
 
 

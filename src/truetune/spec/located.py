@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,11 +11,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from truetune.errors import SpecError
+from truetune.parsing.json_reader import check_whole_numbers, parse_json
+from truetune.parsing.limits import SETTINGS
+from truetune.parsing.yaml_reader import parse_yaml
 
-LARGEST = 1 << 20
+LARGEST = SETTINGS.max_bytes
 """Bytes; a larger file is no configuration."""
-MOST_NODES = 50_000
-"""Values, each counted as often as an alias repeats it."""
 MERGE = "tag:yaml.org,2002:merge"
 Keys = tuple[Hashable, ...]
 
@@ -81,54 +81,44 @@ def parse(text: str, path: str) -> Located:
             return _json(text, path)
         except ValueError as error:
             if path.endswith(".json"):
-                raise SpecError(f"{path}{_line_of(error)}: not JSON: {_said(error)}") from None
-        except RecursionError:
-            raise SpecError(f"{path}: nested too deeply") from None
+                raise SpecError(f"{path}{_line_of(error)}: not JSON: {_reason(error)}") from None
     return _yaml(text, path)
 
 
 def _yaml(text: str, path: str) -> Located:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return Located(path, text, None, {})
-        spots: dict[Keys, Spot] = {}
-        twice: list[Twice] = []
-        for count, (keys, spot, first) in enumerate(_walk(node, (), 0)):
-            if count > MOST_NODES:
-                raise SpecError(f"{path}: more than {MOST_NODES:,} values; is an alias repeated in itself?")
-            if first is not None:
-                twice.append(Twice(keys, first, spot))
-            spots[keys] = spot
-        value = loader.construct_document(node)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SpecError(f"{path}{_line_of(error)}: not YAML: {_said(error)}") from None
-    finally:
-        loader.dispose()
+        node, value = parse_yaml(text)
+    except ValueError as error:
+        raise SpecError(f"{path}{_line_of(error)}: not YAML: {_reason(error)}") from None
+    if node is None:
+        return Located(path, text, None, {})
+    spots: dict[Keys, Spot] = {}
+    twice: list[Twice] = []
+    for keys, spot, first in _walk(node, ()):
+        if first is not None:
+            twice.append(Twice(keys, first, spot))
+        spots[keys] = spot
     return Located(path, text, value, spots, tuple(twice))
 
 
-def _walk(node: yaml.Node, keys: Keys, depth: int) -> Iterator[tuple[Keys, Spot, Spot | None]]:
-    """The way to each value, its place, and where the same key stood before."""
-    if depth > 100:
-        raise ValueError("nested more than 100 deep")
+def _walk(node: yaml.Node, keys: Keys) -> Iterator[tuple[Keys, Spot, Spot | None]]:
+    """The way to each value, its place, and where the same key stood before. The guard has bounded depth and number."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             way = (*keys, index)
             yield way, _spot(item), None
-            yield from _walk(item, way, depth + 1)
+            yield from _walk(item, way)
     elif isinstance(node, yaml.MappingNode):
         seen: dict[Hashable, Spot] = {}
         for key, item in sorted(node.value, key=lambda pair: pair[0].tag != MERGE):
             if key.tag == MERGE:
                 for merged in item.value if isinstance(item, yaml.SequenceNode) else [item]:
-                    yield from _walk(merged, keys, depth + 1)
+                    yield from _walk(merged, keys)
                 continue
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
             yield (*keys, name), _spot(key), seen.get(name)
             seen[name] = _spot(key)
-            yield from _walk(item, (*keys, name), depth + 1)
+            yield from _walk(item, (*keys, name))
 
 
 def _spot(node: yaml.Node) -> Spot:
@@ -136,24 +126,21 @@ def _spot(node: yaml.Node) -> Spot:
     return Spot(mark.line + 1, mark.column + 1)
 
 
-def _line_of(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f":{error.lineno}"
-    mark = getattr(error, "problem_mark", None)
-    return f":{mark.line + 1}" if mark is not None else ""
+def _line_of(error: ValueError) -> str:
+    line = getattr(error, "lineno", None)
+    return f":{line}" if line is not None else ""
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return " ".join(str(getattr(error, "problem", None) or getattr(error, "msg", None) or error).split())
+def _reason(error: ValueError) -> str:
+    return " ".join(str(getattr(error, "msg", None) or error).split())
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 
 
 def _json(text: str, path: str) -> Located:
-    value = json.loads(text)
+    value = parse_json(text, SETTINGS, surrogates="refuse", exact_integers=True)
+    check_whole_numbers(value)
     spots: dict[Keys, Spot] = {}
     twice: list[Twice] = []
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -161,15 +148,13 @@ def _json(text: str, path: str) -> Located:
     keys: Keys = ()
     line = index = 0
     expects_key = False
-    for count, match in enumerate(_TOKEN.finditer(text)):
-        if count > 8 * MOST_NODES:
-            raise SpecError(f"{path}: more than {MOST_NODES:,} values, so it is no configuration")
+    for match in _TOKEN.finditer(text):
         token = match[0]
         while line + 1 < len(starts) and starts[line + 1] <= match.start():
             line += 1
         spot = Spot(line + 1, match.start() - starts[line] + 1)
         if expects_key and token[0] == '"':
-            keys = (*stack[-1][1], json.loads(token))
+            keys = (*stack[-1][1], parse_json(token, SETTINGS))
             if keys in spots:
                 twice.append(Twice(keys, spots[keys], spot))
             spots[keys] = spot

@@ -27,6 +27,8 @@ from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, faul
 from truetune.data import atomic
 from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import UsageError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 from truetune.training.record import Record
 from truetune.training.resume import Claim
 from truetune.training.run_files import remove_checkpoint, remove_unfinished
@@ -96,7 +98,7 @@ class Saving(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self.claim.checkpoint is not None:
             path = self.claim.checkpoint / _window(args.process_index)
-            restore(self.trainer, json.loads(path.read_bytes()) if path.is_file() else {})
+            restore(self.trainer, parse_json(path.read_bytes(), RESULT) if path.is_file() else {})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self._asked():

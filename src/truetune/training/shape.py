@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read
-from truetune.render.folder import locate
+from truetune.render.folder import locate, read_json
 from truetune.spec.run import RunSpec
 
 
@@ -26,7 +25,7 @@ def shape_of(spec: RunSpec) -> Shape:
         raise SpecError("no model is named")
     folder = locate(name)
     architecture = read(folder)
-    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    values = read_json(folder / "config.json") or {}
     inner = values.get("text_config") or values
     known = inner.get("max_position_embeddings") or inner.get("n_positions")
     return Shape(architecture, known if isinstance(known, int) and known > 0 else None)

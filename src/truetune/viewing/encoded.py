@@ -118,10 +118,10 @@ class Packs:
 
     def _read_origins(self, shard: str) -> list[dict[str, Any]]:
         """Where each row of a shard came from, whose own columns do not say it."""
-        from pyarrow import parquet
+        from truetune.parsing.columnar_reader import read_table
 
         number = next(found["number"] for found in self.manifest["shards"] if found["file"] == shard)
-        found: list[dict[str, Any]] = parquet.read_table(self.folder / ORIGIN / f"{number:05d}.parquet").to_pylist()
+        found: list[dict[str, Any]] = read_table(self.folder / ORIGIN / f"{number:05d}.parquet").to_pylist()
         return found
 
 

@@ -7,17 +7,20 @@ name of it. It reads and never writes; there is no file that it serves.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import secrets
+import socket
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.report.text import visible
 from truetune.viewing.answers import MOST, Answers
+from truetune.viewing.connections import Connections
 
 LOOPBACK = "127.0.0.1"
 HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
@@ -28,6 +31,7 @@ QUERY = 1000
 """Characters of a text that is searched"""
 HEADERS = {
     "Cache-Control": "no-store",
+    "Connection": "close",
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -45,10 +49,11 @@ class Refused(Exception):
         self.status = status
 
 
-class Server(ThreadingHTTPServer):
+class Server(HTTPServer):
     """Serves the page and its answers at `url` until it is shut down."""
 
-    daemon_threads = True
+    request_queue_size = 512
+    """Connections that the system holds until they are accepted"""
     allow_reuse_address = False
 
     def __init__(self, page: str, answers: Answers, port: int = 0) -> None:
@@ -57,21 +62,27 @@ class Server(ThreadingHTTPServer):
         self.answers = answers
         self.token = secrets.token_urlsafe(24)
         try:
-            super().__init__((LOOPBACK, port), Handler)
+            super().__init__((LOOPBACK, port), BaseHTTPRequestHandler)
         except OSError as error:
             raise UsageError(f"--port {port}: {error.strerror}; choose another, or leave it out") from None
+        self.connections = Connections(self._answer)
+
+    def _answer(self, connection: socket.socket, address: Any, head: bytes) -> None:
+        Handler(connection, address, self, head)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Called for each accepted connection, in the thread that accepts."""
+        self.connections.add(request, client_address)
 
     def server_close(self) -> None:
         """And read no more: see `Answers.close`."""
         super().server_close()
+        self.connections.close()
         self.answers.close()
 
     @property
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.server_address[1]}/{self.token}/"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is no error."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -80,7 +91,22 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "truetune", ""
-    timeout = 60
+    timeout = 20
+    """Seconds in which a client has to take its answer"""
+
+    def __init__(self, connection: socket.socket, address: Any, server: Server, head: bytes) -> None:
+        """`head`: the request, which has been read."""
+        self._head = head
+        super().__init__(connection, address, server)
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BytesIO(self._head)
+
+    def handle(self) -> None:
+        """One request of each connection, so that no idle one holds a worker."""
+        self.handle_one_request()
 
     def do_GET(self) -> None:
         self._answer(body=True)
@@ -95,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _no_method(self) -> None:
         self.close_connection = True
-        self._send(405, "text/plain", b"only GET and HEAD\n", {"Allow": "GET, HEAD", "Connection": "close"})
+        self._send(405, "text/plain", b"only GET and HEAD\n", {"Allow": "GET, HEAD"})
 
     def _answer(self, *, body: bool) -> None:
         try:
@@ -115,7 +141,6 @@ class Handler(BaseHTTPRequestHandler):
         if not HOST.fullmatch(self.headers.get("Host", "")):
             raise Refused(403, "this server is for this machine alone")
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
-            self.close_connection = True
             raise Refused(400, "a request without a body is expected")
         path, _, query = self.path.partition("?")
         top, slash, name = path.removeprefix("/").partition("/")
@@ -144,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the standard library refuses by itself, without its page."""
         self.close_connection = True
-        self._send(code, "text/plain", b"this request is not answered here\n", {"Connection": "close"})
+        self._send(code, "text/plain", b"this request is not answered here\n")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the path holds the token."""

@@ -6,9 +6,7 @@ Packed texts are unpacked up to the part. Arrow streams and packed Parquet can o
 
 from __future__ import annotations
 
-import lzma
 import threading
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from truetune.data.files import Source, open_raw, unpacked
 from truetune.data.records import Record, lines, records, records_of
 from truetune.data.stretches import Stretch, stretches
 from truetune.errors import DataError
+from truetune.parsing.decompression import UNREADABLE
 from truetune.viewing.reading import Onward, Text, is_lines, missing
 
 STRETCH, PARTS = 1 << 18, 20_000
@@ -29,7 +28,6 @@ REST = 0.5
 """Seconds that the pass over the files rests at most, where something is looked at"""
 READERS = 3
 """Tables that are only read onward are open at so many places, and so many texts are open"""
-UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Part(NamedTuple):
@@ -159,7 +157,7 @@ class Shelf:
     def _parts_of(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Part, int]]:
         """Each with its rows; a part may come again, with more of them."""
         if is_lines(source, raw):
-            for stretch, _ in stretches(unpacked(raw, source.path), self._size):
+            for stretch, _ in stretches(unpacked(raw, source.path), self._size, source.path):
                 yield Part(number, self.indexed, stretch), stretch.rows
         elif source.kind in TABLES:
             yield from self._of_table(number, source, raw)

@@ -44,6 +44,8 @@ from typing import Any
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import SETTINGS
 from truetune.spec.config import Config
 
 KEYS = {
@@ -115,4 +117,4 @@ def _entries(config: Config, key: str) -> list[str]:
 
 
 def _shown(entry: str) -> str:
-    return str(json.loads(entry).get("path")) if entry.startswith("{") else entry
+    return str(parse_json(entry, SETTINGS).get("path")) if entry.startswith("{") else entry

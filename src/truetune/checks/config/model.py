@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.errors import TokenizerError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.json_reader import read_json as read_json_file
+from truetune.parsing.limits import MODEL_FILE, TENSOR_HEADER
 from truetune.render.folder import locate, read_json
 from truetune.spec.config import Config
 
-LONGEST_HEADER = 100_000_000
-"""Bytes; the format's own limit."""
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 MOST_TENSORS = 1_000
 FEWEST = 1_000
@@ -61,7 +61,7 @@ def shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
     index = where / "model.safetensors.index.json"
     try:
         if index.is_file():
-            named = {str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+            named = {str(name) for name in read_json_file(index, MODEL_FILE)["weight_map"].values()}
             if not named <= {path.name for path in files}:
                 return {}
         return {name: shape for path in files for name, shape in _header(path, path.stat().st_mtime_ns).items()}
@@ -72,11 +72,19 @@ def shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
 @lru_cache(maxsize=64)
 def _header(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > LONGEST_HEADER:
-            raise ValueError(f"a header of {length:,} bytes")
-        header = json.loads(file.read(length))
+        header = _parsed_header(file)[0]
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+
+
+def _parsed_header(file: IO[bytes]) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file, and its length. Raises ValueError, and OSError as reading does."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > TENSOR_HEADER.max_bytes:
+        raise ValueError(f"a header of {length:,} bytes")
+    header = parse_json(file.read(length), TENSOR_HEADER)
+    if not isinstance(header, dict):
+        raise ValueError("the header is no JSON object")
+    return header, length
 
 
 def modules(config: Config) -> Mapping[str, tuple[int, ...]]:
@@ -96,10 +104,7 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
         return None
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > LONGEST_HEADER:
-                return None
-            header = json.loads(file.read(length))
+            header, length = _parsed_header(file)
             parts = [
                 _sample(path, 8 + length, entry)
                 for name, entry in list(header.items())[:MOST_TENSORS]

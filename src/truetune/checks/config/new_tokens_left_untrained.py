@@ -44,19 +44,18 @@ Whole embeddings take memory: rows x width, with optimizer states, and are saved
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
 from truetune.checks.config.model import folder, tied
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
 
 INPUT = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
 OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
-LARGEST = 100_000_000
-"""Bytes of a tokenizer.json that is read"""
 
 
 class NewTokensLeftUntrained(ConfigRule):
@@ -100,12 +99,12 @@ def _vocabulary(config: Config) -> frozenset[str] | None:
     where = folder(config)
     path = where / "tokenizer.json" if where else None
     try:
-        if path is None or path.stat().st_size > LARGEST:
+        if path is None:
             return None
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path, MODEL_FILE)
         added = {token["content"] for token in value.get("added_tokens") or ()}
         vocabulary = value["model"]["vocab"]
         names = vocabulary if isinstance(vocabulary, dict) else [entry[0] for entry in vocabulary]
         return frozenset((*names, *added))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import lzma
 import math
-import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, NamedTuple
-
-import pyarrow as pa
-import pyarrow.parquet
 
 from truetune.checks.config.keys import entries, untold
 from truetune.checks.config.table import files_of
 from truetune.data.files import Source, open_raw, unpacked
 from truetune.data.records import is_array, records
 from truetune.errors import DataError
+from truetune.parsing.columnar_reader import open_parquet
+from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
 
 LARGEST_TEXT = 2_000_000_000
@@ -99,7 +96,7 @@ def count_rows(name: str) -> int | None:
     sources = files_of(name)
     try:
         return sum(_count(source, *_stamp(source)) for source in sources) if sources else None
-    except (DataError, OSError, EOFError, OverflowError, zlib.error, lzma.LZMAError, pa.ArrowException):
+    except (DataError, OverflowError, *UNREADABLE):
         return None
 
 
@@ -113,7 +110,7 @@ def _count(source: Source, size: int, _changed: int) -> int:
     """Raises OverflowError for a file that is too large."""
     with open_raw(source.path) as raw:
         if source.kind == "parquet":
-            return int(pyarrow.parquet.ParquetFile(raw).metadata.num_rows)
+            return int(open_parquet(raw).metadata.num_rows)
         if source.kind == "jsonl" and not is_array(source.path, raw):
             if size > LARGEST_TEXT:
                 raise OverflowError

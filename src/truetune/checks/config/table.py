@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import lzma
-import zlib
 from pathlib import Path
-
-import pyarrow as pa
 
 from truetune.data.files import KINDS, PACKED, Source, open_raw, resolve
 from truetune.data.records import records
 from truetune.errors import DataError
+from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
 
 SUFFIXES = frozenset((*KINDS, *PACKED))
@@ -24,7 +21,7 @@ def columns(config: Config) -> frozenset[str]:
         try:
             with open_raw(source.path) as raw:
                 row = next((record.row for record in records(source, raw) if isinstance(record.row, dict)), None)
-        except (DataError, OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException):
+        except (DataError, *UNREADABLE):
             continue
         if row:
             return frozenset(map(str, row))

@@ -40,7 +40,6 @@ config:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,8 +47,8 @@ from typing import Any
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-
-LARGEST = 1 << 20
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import SETTINGS
 
 
 class EffectiveBatchContradicts(DeviceRule):
@@ -84,7 +83,7 @@ class EffectiveBatchContradicts(DeviceRule):
         if isinstance(value, str):
             path = Path(value) if Path(value).is_file() else Path(self.config.path).parent / value
             try:
-                value = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size < LARGEST else None
-            except (OSError, ValueError, RecursionError):
+                value = read_json(path, SETTINGS)
+            except (OSError, ValueError):
                 value = None
         return value if isinstance(value, Mapping) else {}

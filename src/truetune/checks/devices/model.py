@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import pyarrow.parquet
-
 from truetune.checks.config.model import folder
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read
+from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
 from truetune.spec.config import Config
 
 LARGEST = 2 << 30
@@ -45,8 +44,8 @@ def count(paths: Sequence[str]) -> int | None:
                 total += sum(1 for line in file if line.strip())
         elif path.suffix == ".parquet":
             try:
-                total += pyarrow.parquet.read_metadata(path).num_rows
-            except (OSError, pyarrow.ArrowException):
+                total += open_parquet(path).metadata.num_rows
+            except UNREADABLE:
                 return None
         else:
             return None

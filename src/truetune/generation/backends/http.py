@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from truetune.errors import UsageError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import REPLY
 
 KEY = "OPENAI_API_KEY"
 """Environment variable of the key that is sent as a bearer token"""
@@ -24,7 +26,7 @@ REACHED = 10.0
 """Seconds in which a server must answer at all"""
 ANSWERED = 120.0
 """Seconds for one answer; some servers load their model with the first"""
-LARGEST = 1 << 26
+LARGEST = REPLY.max_bytes
 """Bytes of an answer that are read"""
 PASSING = frozenset({408, 429, 500, 502, 503, 504, 529})
 """Statuses that may be better next time"""
@@ -161,8 +163,8 @@ def _body(reply: Any, until: float) -> Any:
     if reply.length:
         raise ValueError(f"it broke off after {len(read):,} bytes")
     try:
-        return json.loads(read)
-    except (ValueError, RecursionError):
+        return parse_json(bytes(read), REPLY)
+    except ValueError:
         return read.decode("utf-8", "replace")
 
 

@@ -14,6 +14,8 @@ from truetune.generation.backends.http import listed
 from truetune.generation.backends.prompt_ids import ids_in
 from truetune.generation.looks import Answer, Prompt
 from truetune.generation.prompts import text_of
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import REPLY
 from truetune.render.template import Template
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced import parts
@@ -144,7 +146,10 @@ def _parsed(call: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
         return call
     try:
-        return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
+        return {
+            **call,
+            "function": {**function, "arguments": parse_json(function["arguments"], REPLY, exact_integers=True)},
+        }
     except ValueError:
         return call
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+from truetune.parsing.json_reader import RowDecoder
 
 HEAD = 1 << 20
 """Bytes of a file that are looked at"""
@@ -22,12 +23,11 @@ def columns(paths: tuple[str, ...]) -> frozenset[str]:
 
 def _of_file(path: Path) -> frozenset[str]:
     if path.suffix == ".parquet":
-        from pyarrow import ArrowException
-        from pyarrow.parquet import read_schema
+        from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
 
         try:
-            return frozenset(read_schema(path).names)
-        except (ArrowException, OSError):
+            return frozenset(open_parquet(path).schema_arrow.names)
+        except UNREADABLE:
             return frozenset()
     if path.suffix not in (".jsonl", ".json", ".ndjson", ".csv"):
         return frozenset()
@@ -36,7 +36,7 @@ def _of_file(path: Path) -> frozenset[str]:
             head = file.read(HEAD).decode("utf-8-sig", "replace").lstrip()
         if path.suffix == ".csv":
             return frozenset(name.strip().strip('"') for name in head.partition("\n")[0].split(","))
-        row, _ = json.JSONDecoder().raw_decode(head.removeprefix("[").lstrip())
-    except (OSError, ValueError, RecursionError):
+        row = RowDecoder().read_at(head.removeprefix("[").lstrip(), 0).value
+    except (OSError, ValueError):
         return frozenset()
     return frozenset(map(str, row)) if isinstance(row, dict) else frozenset()

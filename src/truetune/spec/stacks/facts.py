@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Facts:
 @cache
 def facts(package: str) -> Facts:
     """transformers, trl, peft, axolotl or llama-factory."""
-    raw = json.loads(files(__package__).joinpath(f"{package}.json").read_text(encoding="utf-8"))
+    raw = parse_json(files(__package__).joinpath(f"{package}.json").read_bytes(), RESULT)
     return Facts(raw["release"], raw["classes"])
 
 

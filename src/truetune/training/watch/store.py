@@ -22,6 +22,9 @@ from truetune.data.atomic import write
 from truetune.data.output_folder import Stranger, refuse
 from truetune.errors import DataError
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Scores
+from truetune.parsing.columnar_reader import read_table
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import LOG_RECORD, RESULT
 
 SAMPLES, FINDINGS = "samples", "findings.jsonl"
 NAMED = re.compile(r"step-\d{8,}\.parquet")
@@ -89,8 +92,8 @@ def read(folder: Path, until: int | None = None) -> list[tuple[Look, int]]:
 
 def _look(path: Path) -> tuple[Look, int]:
     try:
-        table = pq.read_table(path)
-        facts = json.loads((table.schema.metadata or {})[META])
+        table = read_table(path)
+        facts = parse_json((table.schema.metadata or {})[META], RESULT)
         samples = tuple(_sample(columns) for columns in table.to_pylist())
         return Look(int(facts["step"]), samples, float(facts["seconds"])), int(facts["limit"])
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
@@ -152,7 +155,7 @@ def _finding(record: dict[str, Any]) -> Finding:
 def _read(line: str) -> dict[str, Any] | None:
     """None for the rest of a line that a crash has cut."""
     try:
-        record = json.loads(line)
+        record = parse_json(line, LOG_RECORD)
     except ValueError:
         return None
     return record if isinstance(record, dict) and {"step", *KEPT} <= record.keys() else None

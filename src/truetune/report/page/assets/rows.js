@@ -22,8 +22,14 @@ truetune.rows = (() => {
     const pages = new Map(), asked = new Map(), pause = () => new Promise((done) => setTimeout(done, 500));
     let length = 0, total = null, changed = () => {}, turns = 0, queue = Promise.resolve();
     const gone = (row) => `there is no row ${truetune.number(row)}: the last is row ${truetune.number(total - 1)}`;
+    /* A server with too much to do says when to come again. */
     async function get(path, query) {
       const response = await fetch(`${path}?${new URLSearchParams(query)}`).catch(() => { throw new Error("no answer; does truetune view still run?"); });
+      const later = response.status === 503 ? Number(response.headers.get("Retry-After")) : 0;
+      if (later) {
+        await new Promise((done) => setTimeout(done, 1000 * later));
+        return get(path, query);
+      }
       if (!response.ok) throw new Error((await response.text()).trim() || `the server answers ${response.status}`);
       return response.json();
     }

@@ -1,0 +1,88 @@
+"""Parquet and Arrow tables behind the guard: how wide and deep a schema is, and how many bytes of rows are held.
+
+Arrow itself checks footers and buffers, and raises an error where they don't fit the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as arrow
+from pyarrow import parquet
+
+from truetune.parsing.limits import MAX_BATCH_BYTES, MAX_TABLE_COLUMNS, MAX_TABLE_NESTING, InputLimitError, size_text
+
+UNREADABLE = (arrow.ArrowException, UnicodeDecodeError, OSError, InputLimitError)
+"""What reading a broken table raises"""
+_BUFFER = 1 << 18
+
+
+def open_parquet(source: Any) -> Any:
+    """A pyarrow.parquet.ParquetFile of a path or an open file. Raises InputLimitError, ArrowException or OSError.
+
+    It is read page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it.
+    """
+    file = parquet.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+    _check_schema(file.schema_arrow)
+    return file
+
+
+def parquet_batches(file: Any, rows: int, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
+    """Record batches of at most `rows` rows, and of fewer where the file says that its rows are large.
+
+    Raises InputLimitError, ArrowException.
+    """
+    groups = range(file.metadata.num_row_groups) if row_groups is None else row_groups
+    for group in groups:
+        about = file.metadata.row_group(group)
+        bytes_of_row = about.total_byte_size / max(about.num_rows, 1)
+        fitting = int(MAX_BATCH_BYTES / 4 / max(bytes_of_row, 1))
+        for batch in file.iter_batches(batch_size=max(1, min(rows, fitting)), row_groups=[group]):
+            _check_batch(batch)
+            yield batch
+
+
+def ipc_stream_batches(source: Any) -> Iterator[Any]:
+    """The batches of an Arrow stream. Raises InputLimitError, ArrowException or OSError."""
+    reader = arrow.ipc.open_stream(source)
+    _check_schema(reader.schema)
+    for batch in reader:
+        _check_batch(batch)
+        yield batch
+
+
+def ipc_file_batches(source: Any, part: int | None = None) -> Iterator[Any]:
+    """The batches of Arrow's file form (Feather), or one of them. Raises InputLimitError, ArrowException or OSError."""
+    reader = arrow.ipc.open_file(source)
+    _check_schema(reader.schema)
+    for number in range(reader.num_record_batches) if part is None else (part,):
+        batch = reader.get_batch(number)
+        _check_batch(batch)
+        yield batch
+
+
+def read_table(source: Any) -> Any:
+    """A whole table of a Parquet file. Raises InputLimitError, ArrowException, OSError."""
+    return open_parquet(source).read()
+
+
+def _check_schema(schema: Any) -> None:
+    level = [field.type for field in schema]
+    columns = depth = 0
+    while level:
+        depth += 1
+        columns += len(level)
+        if depth > MAX_TABLE_NESTING:
+            raise InputLimitError(f"its columns are nested more than {MAX_TABLE_NESTING} deep")
+        if columns > MAX_TABLE_COLUMNS:
+            raise InputLimitError(f"more than {MAX_TABLE_COLUMNS:,} columns")
+        level = [kind.field(i).type for kind in level for i in range(kind.num_fields)]
+
+
+def _check_batch(batch: Any) -> None:
+    # Arrow trusts the offsets in a file: even `nbytes` reads where they point, so they are validated before all else.
+    batch.validate(full=True)
+    if batch.nbytes > MAX_BATCH_BYTES and batch.num_rows and batch.nbytes / batch.num_rows > MAX_BATCH_BYTES / 16:
+        raise InputLimitError(f"{batch.num_rows:,} rows of {batch.nbytes:,} bytes; at most "
+                              f"{size_text(MAX_BATCH_BYTES)} are held at once")  # fmt: skip

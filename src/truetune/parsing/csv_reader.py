@@ -1,0 +1,43 @@
+"""CSV and TSV behind the guard: the bytes of one record, which may go over many lines."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+
+from truetune.parsing.limits import ROW, InputLimitError
+
+Error = csv.Error
+
+
+class CsvReader:
+    """The records of a text; `line_num` is the line of the last that was read, as of `csv.reader`."""
+
+    def __init__(
+        self, lines: Iterable[str], *, delimiter: str = ",", strict: bool = False, max_characters: int = ROW.max_bytes
+    ) -> None:
+        # The bound is one of the csv module, the same for all readers of the process.
+        csv.field_size_limit(ROW.max_bytes)
+        self._max_characters = max_characters
+        self._in_record = 0
+        self._reader = csv.reader(self._counted(lines), delimiter=delimiter, strict=strict)
+
+    @property
+    def line_num(self) -> int:
+        return self._reader.line_num
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return self
+
+    def __next__(self) -> list[str]:
+        """Raises InputLimitError and csv.Error."""
+        self._in_record = 0
+        return next(self._reader)
+
+    def _counted(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self._in_record += len(line)
+            if self._in_record > self._max_characters:
+                raise InputLimitError(f"longer than {self._max_characters >> 20} MiB, the limit for one row; "
+                                      "is a quote missing?")  # fmt: skip
+            yield line

@@ -1,0 +1,182 @@
+"""Compressed streams behind the guard: gzip, bzip2, xz and Zstandard, of one member or many.
+
+A stream is unpacked in pieces, and what came out is compared with what went in. One that ends inside a member is an
+error, not an end.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import IO, Any, Protocol
+
+from truetune.parsing.limits import (
+    MAX_DECOMPRESSED_RATIO,
+    MAX_DECOMPRESSOR_MEMORY,
+    MIN_DECOMPRESSED_BYTES,
+)
+
+CHUNK = 1 << 17
+"""Bytes that a buffered read takes from the stream"""
+ZST_CHUNK = 1 << 11
+"""Compressed bytes given to Zstandard at once. Four bytes may unpack to 128 KiB and its reader has no bound on what it
+returns, so one piece yields 64 MiB at most."""
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What reading a broken stream raises; a bomb is an OSError."""
+
+
+class _Member(Protocol):
+    """The decompressor of one member of a stream."""
+
+    def unpack(self, packed: bytes) -> bytes: ...
+    @property
+    def wants_input(self) -> bool: ...
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+
+
+class _GzipMember:
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+
+    def unpack(self, packed: bytes) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + packed, CHUNK)
+
+    @property
+    def wants_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+
+class _BoundedMember:
+    """bzip2 and xz: their decompressors keep what they were given, and stop at a length."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def unpack(self, packed: bytes) -> bytes:
+        return bytes(self._inner.decompress(packed, CHUNK))
+
+    @property
+    def wants_input(self) -> bool:
+        return bool(self._inner.needs_input)
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._inner.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._inner.unused_data)
+
+
+class _ZstMember:
+    def __init__(self) -> None:
+        import zstandard
+
+        self._error = zstandard.ZstdError
+        self._inner = zstandard.ZstdDecompressor().decompressobj()
+
+    def unpack(self, packed: bytes) -> bytes:
+        try:
+            return self._inner.decompress(packed)
+        except self._error as error:
+            raise OSError(f"not a zstd file: {error}") from None
+
+    @property
+    def wants_input(self) -> bool:
+        return True
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+
+_MEMBERS: dict[str, Callable[[], _Member]] = {
+    ".gz": _GzipMember,
+    ".bz2": lambda: _BoundedMember(bz2.BZ2Decompressor()),
+    ".xz": lambda: _BoundedMember(lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_MEMORY)),
+    ".zst": _ZstMember,
+}
+SUFFIXES = tuple(_MEMBERS)
+"""How the names of compressed files end"""
+
+
+def open_decompressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
+    """The unpacked bytes of an open file, from where it stands.
+
+    Reading raises EOFError where the file ends inside a member, and OSError, zlib.error or LZMAError (`UNREADABLE`)
+    where it is broken, or unpacks to more than MAX_DECOMPRESSED_RATIO times its size.
+    """
+    chunk = ZST_CHUNK if suffix == ".zst" else CHUNK
+    return io.BufferedReader(_Decompressed(raw, _MEMBERS[suffix], chunk), CHUNK)
+
+
+class _Decompressed(io.RawIOBase):
+    def __init__(self, raw: IO[bytes], new_member: Callable[[], _Member], chunk: int) -> None:
+        self._raw, self._new_member, self._chunk = raw, new_member, chunk
+        self._member: _Member | None = None
+        self._packed = b""
+        self._plain = memoryview(b"")
+        self._bytes_in = self._bytes_out = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._plain:
+            if not self._unpack_more():
+                return 0
+        count = min(len(buffer), len(self._plain))
+        buffer[:count] = self._plain[:count]
+        self._plain = self._plain[count:]
+        return count
+
+    def _unpack_more(self) -> bool:
+        """Unpack the next piece, which may be empty; False at the end of the stream."""
+        if not self._packed and (self._member is None or self._member.wants_input):
+            self._packed = self._raw.read(self._chunk)
+            self._bytes_in += len(self._packed)
+            if not self._packed:
+                if self._member is not None:
+                    raise EOFError("the file ends inside a compressed stream")
+                return False
+        if self._member is None:
+            # Zeros behind a member are padding, as tapes and block devices leave it.
+            self._packed = self._packed.lstrip(b"\0")
+            if not self._packed:
+                return True
+            self._member = self._new_member()
+        packed, self._packed = self._packed, b""
+        plain = self._member.unpack(packed)
+        self._bytes_out += len(plain)
+        self._plain = memoryview(plain)
+        self._check_ratio()
+        if self._member.eof:
+            self._packed = self._member.unused_data
+            self._member = None
+        return True
+
+    def _check_ratio(self) -> None:
+        if self._bytes_out <= max(MIN_DECOMPRESSED_BYTES, MAX_DECOMPRESSED_RATIO * self._bytes_in):
+            return
+        raise OSError(
+            f"{self._bytes_in:,} bytes unpack to more than {self._bytes_out:,}, over {MAX_DECOMPRESSED_RATIO} times as "
+            "many; no real data do, so this may be a decompression bomb; unpack the file yourself if you trust it"
+        )

@@ -1,0 +1,54 @@
+"""Whole files of a bounded size, and lines of a bounded length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from truetune.parsing.limits import ROW, InputLimitError, Limits, size_text
+
+SKIPPED_AT_ONCE = 1 << 20
+
+
+def read_bounded(path: Path, limits: Limits) -> bytes:
+    """The bytes of a file. Raises OSError, and InputLimitError for a file that is larger than the limits allow.
+
+    No more than the limit is read, whatever the size that the file system names: pipes and devices have none.
+    """
+    with path.open("rb") as file:
+        content = file.read(limits.max_bytes + 1)
+    if len(content) > limits.max_bytes:
+        raise InputLimitError(f"larger than {size_text(limits.max_bytes)}, the limit for {limits.name}")
+    return content
+
+
+def bounded_lines(file: IO[bytes], max_bytes: int = ROW.max_bytes) -> Iterator[tuple[bytes, int]]:
+    """The lines of a stream with their ends, and how many bytes each has.
+
+    One that is longer than `max_bytes` is passed over; it comes as an empty line.
+    """
+    while content := file.readline(max_bytes + 1):
+        if len(content) <= max_bytes:
+            yield content, len(content)
+        else:
+            yield b"", len(content) + _skip_line(file, content)
+
+
+def too_long(max_bytes: int = ROW.max_bytes) -> str:
+    """What a message says of such a line."""
+    return (
+        f"longer than {size_text(max_bytes)}, the limit for one row; "
+        "split it into several rows, or leave it out"
+    )  # fmt: skip
+
+
+def _skip_line(file: IO[bytes], begin: bytes) -> int:
+    """Read up to the end of the line that begins so; how many bytes were read."""
+    size = 0
+    while not begin.endswith(b"\n"):
+        begin = file.readline(SKIPPED_AT_ONCE)
+        if not begin:
+            break
+        size += len(begin)
+    return size

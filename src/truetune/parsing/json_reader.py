@@ -1,0 +1,230 @@
+"""JSON behind the guard: size, nesting, number of values, duplicate keys, long numbers, lone surrogates.
+
+Counting brackets and commas costs far less than parsing, and it bounds the nesting and the number of values from
+above. Only where these counts are high are the strings cut out and the brackets followed one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import accumulate
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from truetune.parsing.files import read_bounded
+from truetune.parsing.limits import MAX_EXACT_DIGITS, MAX_SETTING_BITS, REPLY, ROW, InputLimitError, Limits, check_size
+
+__all__ = ["Decoded", "JSONDecodeError", "RowDecoder", "check_whole_numbers", "duplicate_key", "parse_json",
+           "read_json", "replace_surrogates"]  # fmt: skip
+
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+"""A string; an unclosed one reaches to the end. Possessive, so that no text makes it go back."""
+_BRACKET_OR_STRING = re.compile(_STRING.pattern + r"|[\[\]{}]", re.DOTALL)
+_WHITE_SPACE = re.compile(r"\s*")
+_NO_BRACKET = re.compile(r"[^\[\]{}]+")
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
+_BEFORE_COLON = ('":', " :", "\t:", "\n:", "\r:")
+"""The colon of a key, with what can stand before it"""
+Surrogates = Literal["replace", "refuse", "keep"]
+
+
+def parse_json(
+    text: str | bytes,
+    limits: Limits,
+    *,
+    unique_keys: bool = False,
+    surrogates: Surrogates = "replace",
+    exact_integers: bool = False,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
+    """The value of a JSON text.
+
+    `unique_keys` refuses an object that has a key twice; JSON readers else take the last one. Half of a surrogate pair,
+    which no file and no tokenizer can hold, becomes U+FFFD, is refused, or is kept
+    for the caller to report. `exact_integers` keeps whole numbers of more
+    than MAX_EXACT_DIGITS digits, which otherwise become floats.
+
+    Raises InputLimitError, JSONDecodeError, UnicodeDecodeError: each is a ValueError.
+    """
+    check_size(len(text), limits)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8-sig")
+    _check_structure(text, limits)
+    try:
+        value = json.loads(text, parse_int=int if exact_integers else _integer, parse_constant=parse_constant)
+    except RecursionError:
+        raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
+    if unique_keys and (key := duplicate_key(text)) is not None:
+        raise InputLimitError(f"the key {_shown(key)} stands twice in one object")
+    return _without_surrogates(value, text, surrogates)
+
+
+def read_json(path: Path, limits: Limits, *, surrogates: Surrogates = "replace") -> Any:
+    """The value in a JSON file. Raises OSError, and ValueError as `parse_json` does."""
+    return parse_json(read_bounded(path, limits), limits, surrogates=surrogates)
+
+
+class Decoded(NamedTuple):
+    """A value that was read from a text."""
+
+    value: Any
+    end: int
+    """Where it ends in the text"""
+    duplicate_key: str | None
+    """A key that one of its objects has twice"""
+
+
+class RowDecoder:
+    """Reads the rows of one stream. It counts keys while it reads, so each thread needs its own.
+
+    Python's decoder keeps the last of two values of one key and says nothing. Every key of a text is followed by a
+    colon. So where the text has no more colons than the objects have keys, none was lost; where it has more, because
+    strings hold colons too, `_lost_key` looks closer. The count costs a tenth of the decoding.
+    """
+
+    def __init__(self, limits: Limits = ROW) -> None:
+        self._limits = limits
+        self._keys = keys = [0]
+
+        def count_keys(found: dict[str, Any]) -> dict[str, Any]:
+            keys[0] += len(found)
+            return found
+
+        self._decode = json.JSONDecoder(object_hook=count_keys).raw_decode
+
+    def read_line(self, text: str) -> Decoded:
+        """The value that a line begins with.
+
+        Raises InputLimitError, JSONDecodeError, and ValueError for a number of more than 4,300 digits.
+        """
+        _check_structure(text, self._limits)
+        return self._read(text, 0)
+
+    def read_at(self, text: str, start: int) -> Decoded:
+        """The value that begins at `start`; more text may follow.
+
+        The end of the value is not known before, so its structure is checked afterwards: Python's decoder counts its
+        own recursion, and raises RecursionError far before the stack ends. Raises as `read_line`.
+        """
+        found = self._read(text, start)
+        openers = text.count("[", start, found.end) + text.count("{", start, found.end)
+        if openers > self._limits.max_nesting or found.end - start > self._limits.max_values:
+            _check_structure(text[start : found.end], self._limits)
+        check_size(found.end - start, self._limits)
+        return found
+
+    def _read(self, text: str, start: int) -> Decoded:
+        self._keys[0] = 0
+        try:
+            value, end = self._decode(text, start)
+        except RecursionError:
+            raise InputLimitError(f"nested more than {self._limits.max_nesting} deep") from None
+        keys = self._keys[0]
+        if text.count(":", start, end) == keys:
+            return Decoded(value, end, None)
+        return Decoded(value, end, _lost_key(text, start, end, keys))
+
+
+def duplicate_key(text: str) -> str | None:
+    """A key that an object in a JSON text has twice; None where there is none. Raises ValueError."""
+    begin = _WHITE_SPACE.match(text)
+    assert begin is not None
+    return RowDecoder(REPLY).read_at(text, begin.end()).duplicate_key
+
+
+def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
+    """A key that an object in `text[start:end]` has twice, where all its objects together have so many keys.
+
+    The colon of a key follows a quote or white space. Where no more colons do so than there are keys, no key was lost;
+    else the text is read again, with the keys of each object compared.
+    """
+    colons = sum(text.count(before, start, end) for before in _BEFORE_COLON)
+    if colons == keys:
+        return None
+    found: list[str] = []
+
+    def compare(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs) and not found:
+            names = [name for name, _ in pairs]
+            found.append(next(name for name in made if names.count(name) > 1))
+        return made
+
+    json.JSONDecoder(object_pairs_hook=compare).raw_decode(text, start)
+    return found[0] if found else None
+
+
+def replace_surrogates(value: Any, text: str, start: int = 0, end: int | None = None) -> tuple[Any, bool]:
+    """The value that `text[start:end]` holds, with U+FFFD for lone surrogates; was there one?"""
+    if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
+        return value, False
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _replaced(value), True
+    return value, False
+
+
+def check_whole_numbers(value: Any) -> None:
+    """Raises InputLimitError where settings hold a whole number that no library takes, as 10**400.
+
+    `value` is not nested deeply: it was parsed within limits.
+    """
+    if isinstance(value, dict):
+        for item in (*value.keys(), *value.values()):
+            check_whole_numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            check_whole_numbers(item)
+    elif isinstance(value, int) and value.bit_length() > MAX_SETTING_BITS:
+        raise InputLimitError(f"a whole number of {value.bit_length():,} bits; at most {MAX_SETTING_BITS} are expected")
+
+
+def _check_structure(text: str, limits: Limits) -> None:
+    openers = text.count("[") + text.count("{")
+    if openers <= limits.max_nesting and len(text) <= limits.max_values:
+        return
+    bare = _STRING.sub("", text)
+    brackets = _NO_BRACKET.sub("", bare)
+    if any(depth > limits.max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):
+        raise InputLimitError(f"nested more than {limits.max_nesting} deep", _line_of_depth(text, limits.max_nesting))
+    if bare.count("[") + bare.count("{") + bare.count(",") > limits.max_values:
+        raise InputLimitError(f"more than {limits.max_values:,} values, the limit for {limits.name}")
+
+
+def _line_of_depth(text: str, allowed: int) -> int:
+    """The line of the bracket that goes too deep."""
+    depth = 0
+    for token in _BRACKET_OR_STRING.finditer(text):
+        depth += _STEP.get(token[0], 0)
+        if depth > allowed:
+            return text.count("\n", 0, token.start()) + 1
+    return 1
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= MAX_EXACT_DIGITS else float(digits)
+
+
+def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
+    if surrogates == "keep":
+        return value
+    value, replaced = replace_surrogates(value, text)
+    if replaced and surrogates == "refuse":
+        raise InputLimitError("half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole character")
+    return value
+
+
+def _replaced(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_replaced(key): _replaced(item) for key, item in value.items()}
+    return [_replaced(item) for item in value] if isinstance(value, list) else value
+
+
+def _shown(key: str) -> str:
+    return repr(key if len(key) <= 60 else f"{key[:60]}...")

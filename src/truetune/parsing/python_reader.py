@@ -1,0 +1,55 @@
+"""Python source behind the guard: CPython's parser bounds its own stack, the code that walks the tree does not."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import Any
+
+from truetune.parsing.limits import MAX_LITERAL_CHARACTERS, SOURCE, InputLimitError, Limits, check_size
+
+_MAX_BITS = 14_000
+"""Python refuses to write a whole number of more than 4,300 digits; in hexadecimal it reads longer ones."""
+_MAX_BRACKETS = 20
+"""Brackets of a literal in a log; a record of a trainer has none inside."""
+
+
+def parse_python(text: str, limits: Limits = SOURCE) -> ast.Module:
+    """The syntax tree. Raises InputLimitError, and SyntaxError or ValueError as `ast.parse` does."""
+    check_size(len(text), limits)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
+    _check_tree(tree, limits)
+    return tree
+
+
+def parse_literal(text: str) -> Any:
+    """A Python literal, as logs print it. Raises InputLimitError, ValueError or SyntaxError."""
+    if len(text) > MAX_LITERAL_CHARACTERS:
+        raise InputLimitError(f"a literal of more than {MAX_LITERAL_CHARACTERS:,} characters")
+    if text.count("(") + text.count("[") + text.count("{") > _MAX_BRACKETS:
+        raise InputLimitError(f"a literal with more than {_MAX_BRACKETS} brackets")
+    try:
+        return ast.literal_eval(text)
+    except (RecursionError, MemoryError, TypeError):
+        # TypeError: {'a': {[]: 1}} has a key that can't be one
+        raise InputLimitError("a literal that is nested too deeply, or no literal") from None
+
+
+def _check_tree(tree: ast.Module, limits: Limits) -> None:
+    """Its depth and its numbers, level by level, so that no depth is too deep for this check."""
+    level: list[ast.AST] = [tree]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > limits.max_nesting:
+            line = getattr(level[0], "lineno", None)
+            raise InputLimitError(f"nested more than {limits.max_nesting} deep", line)
+        for node in level:
+            if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > _MAX_BITS:
+                raise InputLimitError(f"a whole number of {node.value.bit_length():,} bits", node.lineno)
+        level = [child for node in level for child in ast.iter_child_nodes(node)]

@@ -1,0 +1,311 @@
+"""Every reader of files and texts that somebody else wrote, by the module that it stands in, with a sound input.
+
+`OF_OTHERS` holds those that take untrusted input, `OWN` the modules that use the guard for something else, and why they
+are not fed with broken input here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROW = {"messages": [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Yes."}]}
+TOOL_CALL = {"function": {"name": "f", "arguments": '{"a": [1, {"b": 2}]}'}}
+CALLING = {"role": "assistant", "content": "", "tool_calls": [TOOL_CALL]}
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+TOOL_ROW = {"messages": [{"role": "user", "content": "?"}, CALLING], "tools": json.dumps(TOOLS)}
+LINES = "".join(json.dumps(row) + "\n" for row in (ROW, TOOL_ROW)).encode()
+SETTINGS = b"data: [a.jsonl]\ntokenizer: .\nmax_length: 2048\nlearn: {what: last}\ntraining: &t {learning_rate: 1e-4}\n"
+STATE = {"global_step": 2, "max_steps": 2, "log_history": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5}]}
+CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
+          "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 256}  # fmt: skip
+TOKENS = {"added_tokens": [{"id": 1, "content": "<s>"}], "model": {"vocab": {"a": 0}}}
+NOTEBOOK = {"cells": [{"cell_type": "code", "source": ["x = 1\n", "y = 2"]}], "metadata": {}, "nbformat": 4}
+WEIGHT_MAP = b'{"weight_map": {"a": "b.safetensors"}}'
+RESULT = b'{"schema": "truetune.report/1", "subjects": [], "findings": []}'
+VALUE_ERRORS = ("ValueError", "JSONDecodeError", "InputLimitError")
+PYTHON = b"from trl import SFTConfig\nargs = SFTConfig(learning_rate=2e-5, output_dir='x')\nif args:\n    print(args)\n"
+
+
+class Reader(NamedTuple):
+    """How a module is fed."""
+
+    file: str
+    """The name of the file that holds the input"""
+    sound: bytes
+    read: Callable[[Path], Any]
+    allowed: tuple[str, ...] = ()
+    """Names of exceptions that the reader promises besides those of truetune"""
+
+
+def _rows(path: Path) -> Any:
+    from truetune.data.rows import read
+
+    return sum(1 for _ in read([str(path)]))
+
+
+def _rows_of_folder(path: Path) -> Any:
+    (path.parent / "a.arrow").write_bytes(parquet_file("arrow"))
+    return _rows(path.parent)
+
+
+def _scan(path: Path) -> Any:
+    from truetune.data.files import resolve
+    from truetune.data.stretches import scan
+
+    return scan(resolve([str(path)])[0], 1 << 16)
+
+
+def _settings(path: Path) -> Any:
+    from truetune.spec.files import find_settings
+
+    return find_settings(str(path), path.parent)
+
+
+def _config(path: Path) -> Any:
+    from truetune.spec.stacks import read_config
+
+    return read_config(path)
+
+
+def _kind(path: Path) -> Any:
+    from truetune.spec.kind import recognise
+
+    return recognise(path)
+
+
+def _columns(path: Path) -> Any:
+    from truetune.spec.stacks.columns import columns
+
+    return columns((str(path),))
+
+
+def _log(path: Path) -> Any:
+    from truetune.logs import read_run
+
+    return read_run(path)
+
+
+def _log_of_folder(path: Path) -> Any:
+    return _log(path.parent.parent)
+
+
+def _several(path: Path) -> Any:
+    from truetune.logs.several import refuse_several
+
+    return refuse_several(path.parent)
+
+
+def _lint(path: Path) -> Any:
+    from truetune.checks.lint import lint
+
+    return lint([path])
+
+
+def _safetensors(path: Path) -> Any:
+    from truetune.checkpoint.safetensors import read_header
+
+    return read_header(path)
+
+
+def _weights(path: Path) -> Any:
+    from truetune.checkpoint.files import read_object, read_weights
+
+    return read_object(path, []), read_weights(path.parent, adapter=False)
+
+
+def _tokens(path: Path) -> Any:
+    from truetune.checkpoint.tokens import new_tokens
+
+    return new_tokens(path.parent, path.parent)
+
+
+def _templates(path: Path) -> Any:
+    from truetune.render.folder import read_json, read_templates
+
+    return read_templates(path.parent, read_json(path) or {})
+
+
+def _architecture(path: Path) -> Any:
+    from truetune.memory.architecture import read
+
+    return read(path)
+
+
+def _result(path: Path) -> Any:
+    from truetune.report.results import read_result
+
+    return read_result(str(path))
+
+
+def _flag(path: Path) -> Any:
+    from truetune.cli.options import _value
+
+    return _value("x", path.read_bytes().decode("utf-8", "surrogateescape"))
+
+
+def _set(path: Path) -> Any:
+    from truetune.cli.planning import nested
+
+    return nested(("lora.r=" + path.read_bytes().decode("utf-8", "surrogateescape"),))
+
+
+def _reply(path: Path) -> Any:
+    from truetune.generation.parsers import _json
+
+    return _json(path.read_bytes().decode("utf-8", "replace"))
+
+
+def _answer(path: Path) -> Any:
+    from truetune.evaluation.final_answers import _json_in, final_of
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    return final_of(text), list(_json_in(text, "1"))
+
+
+def _call(path: Path) -> Any:
+    from truetune.generation.backends.spoken import _parsed
+
+    return _parsed({"function": {"name": "f", "arguments": path.read_bytes().decode("utf-8", "replace")}})
+
+
+def _vocabulary(path: Path) -> Any:
+    from truetune.checks.config import model
+
+    class Config:
+        class spec:  # noqa: N801 the shape of a Config
+            model = tokenizer = str(path.parent)
+
+    config: Any = Config
+    return model.shapes(config), model.sampled_weights(config), model.settings(config)
+
+
+def safetensors_file() -> bytes:
+    header = json.dumps({"a.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(16)
+
+
+def parquet_file(kind: str) -> bytes:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    table = arrow.Table.from_pylist([ROW, ROW])
+    sink = arrow.BufferOutputStream()
+    if kind == "parquet":
+        parquet.write_table(table, sink)
+    else:
+        with (arrow.ipc.new_file if kind == "feather" else arrow.ipc.new_stream)(sink, table.schema) as writer:
+            writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def events_file() -> bytes:
+    import numpy as np
+
+    from truetune.logs.events import crc32c, masked
+
+    def framed(body: bytes) -> bytes:
+        def check(data: bytes) -> bytes:
+            return struct.pack("<I", masked(crc32c(np.frombuffer(data, np.uint8)[None])[0]))
+
+        size = struct.pack("<Q", len(body))
+        return size + check(size) + body + check(body)
+
+    scalar = b"\x0a\x04loss\x15" + struct.pack("<f", 2.0)
+    value = b"\x0a" + bytes([len(scalar)]) + scalar
+    return framed(b"\x09" + struct.pack("<d", 1.0) + b"\x10\x01\x2a" + bytes([len(value)]) + value) * 3
+
+
+def compressed(kind: str, body: bytes) -> bytes:
+    import bz2
+    import gzip
+    import lzma
+
+    import zstandard
+
+    packers: Mapping[str, Callable[[bytes], bytes]] = {
+        "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress,
+    }  # fmt: skip
+    return packers[kind](body)
+
+
+def of_others() -> dict[str, list[Reader]]:
+    """Module below truetune -> its readers."""
+    array = json.dumps([ROW, TOOL_ROW]).encode()
+    header = b'prompt,completion\n"a, b",c\n"d\ne",f\n'
+    return {
+        "data.records": [Reader("a.jsonl", LINES, _rows), Reader("a.csv", header, _rows),
+                         Reader("a.tsv", header, _rows)],
+        "data.json_text": [Reader("t.jsonl", json.dumps(TOOL_ROW).encode() + b"\n", _rows)],
+        "data.window": [Reader("a.json", array, _rows), Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows)],
+        "data.files": [
+            *(Reader(f"a.jsonl.{kind}", compressed(kind, LINES * 50), _rows) for kind in ("gz", "bz2", "xz", "zst")),
+            Reader("state.json", b'{"_data_files": [{"filename": "a.arrow"}]}', _rows_of_folder),
+        ],
+        "data.columnar": [
+            *(Reader(f"a.{kind}", parquet_file(kind), _rows) for kind in ("parquet", "arrow", "feather")),
+            Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
+        ],
+        "data.stretches": [Reader("s.jsonl", LINES, _scan)],
+        "spec.files": [Reader("truetune.yaml", SETTINGS, _settings),
+                       Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings)],
+        "spec.located": [Reader("c.yaml", b"base_model: x\ndatasets:\n  - {path: a, type: chat_template}\n", _config),
+                         Reader("c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config)],
+        "spec.kind": [Reader("k.json", array, _kind), Reader("k.yaml", SETTINGS, _kind)],
+        "spec.stacks.columns": [Reader("k.jsonl", LINES, _columns),
+                                 Reader("k.parquet", parquet_file("parquet"), _columns)],
+        "logs.records": [
+            Reader("log.jsonl", b'{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n', _log),
+            Reader("metrics.csv", b"step,loss\n1,2.0\n2,1.5\n", _log),
+            Reader("train.log", b"{'loss': 2.5, 'epoch': 0.1}\nStep 1 | loss:1.2 lr:2e-5\n", _log),
+            Reader("trainer_state.json", json.dumps(STATE).encode(), _log),
+        ],
+        "logs.read": [Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)],
+        "logs.several": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
+        "logs.events": [Reader("events.out.tfevents.1", events_file(), _log)],
+        "logs.wandb_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
+        "source.module": [Reader("train.py", PYTHON, _lint)],
+        "source.notebook": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
+        "checkpoint.safetensors": [Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))],
+        "checkpoint.files": [Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)],
+        "checkpoint.tokens": [Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)],
+        "render.folder": [Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)],
+        "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
+        "report.results": [Reader("r.json", RESULT, _result)],
+        "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
+        "cli.planning": [Reader("set", b"16", _set)],
+        "generation.parsers": [Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)],
+        "generation.backends.spoken": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
+        "evaluation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
+        "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
+    }  # fmt: skip
+
+
+SWALLOWS = "what can't be read is no answer there, and its reader of files is that of another module that is fed"
+WRITES = "reads what truetune itself wrote or ships"
+OWN = {
+    "auditing.listen": "a message of truetune's own child, which knows a key",
+    "auditing.rows": "half surrogates alone",
+    "checks.config.dataset_listed_twice": "text that it made itself",
+    "checks.config.new_tokens_left_untrained": SWALLOWS,
+    "checks.config.steps": SWALLOWS,
+    "checks.config.table": SWALLOWS,
+    "checks.devices.effective_batch_contradicts": SWALLOWS,
+    "checks.devices.model": SWALLOWS,
+    "demo.chats": WRITES,
+    "demo.faults": WRITES,
+    "demo.make": WRITES,
+    "doctor.gather": WRITES,
+    "evaluation.run_folder": WRITES,
+    "generation.backends.http": "needs a server; tests/generation feeds it with broken answers",
+    "probe.record": WRITES,
+    "rehearsal.own": WRITES,
+    "spec.stacks.facts": WRITES,
+    "training.saving": WRITES,
+    "training.watch.store": WRITES,
+    "viewing.encoded": WRITES,
+    "viewing.shelf": "the readers of data, which are fed",
+}
