@@ -90,7 +90,7 @@ def rehearse(
     if troubles:
         raise troubles[0]
     if not verdicts:
-        if not outcome.reached:
+        if not outcome.reached and not outcome.lost:
             say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}")
         return outcome.code or 2
     return 1 if 1 in verdicts else max(verdicts)
