@@ -40,6 +40,10 @@ class Abandoned(BaseException):
     """Raised into work that took too long; no Exception, lest it be caught by the way."""
 
 
+class Lost(Exception):
+    """There is no audit; the message is the whole reason, for the user to read."""
+
+
 def contain(
     work: Callable[..., Any], *arguments: Any, on_failure: Callable[[str], Any], seconds: float = STEP_SECONDS
 ) -> Any:
@@ -64,7 +68,9 @@ def note_loss(reason: str, orders: dict[str, Any]) -> None:
 def describe(error: BaseException) -> str:
     """The error in one line, whatever its own text does."""
     try:
-        return " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON]
+        text = " ".join(str(error).split())
+        name = "" if isinstance(error, Lost) else type(error).__name__
+        return ": ".join(filter(None, (name, text)))[:MAX_REASON]
     except BaseException:
         return "an error that can't be put into words"
 
@@ -75,6 +81,7 @@ def _attempt(
     """(result, None) or (None, what went wrong). Raises what the user's own signal handlers raised."""
     result: Any = None
     failure: BaseException | None = None
+    process = os.getpid()
     handlers = _Handlers()
     try:
         clock = _Clock(seconds)
@@ -87,6 +94,8 @@ def _attempt(
     except BaseException as error:
         failure = error
     finally:
+        if os.getpid() != process:  # a forked copy never goes on as the user's program
+            os._exit(1)
         handlers.put_back()
     if handlers.raised is not None:
         raise handlers.raised.with_traceback(None)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from truetune.probe.boundary import describe
+from truetune.probe.boundary import Lost, describe
 
 Send = Callable[[dict[str, Any]], None]
 UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
@@ -37,8 +37,8 @@ PR_SET_PDEATHSIG = 1
 """Of prctl(2): the signal that a process gets when its parent dies"""
 
 
-class CopyFailed(Exception):
-    """The copy took too long, or was ended from outside; the message says which."""
+class CopyFailed(Lost):
+    """The copy failed, took too long, or was ended from outside; the message says which."""
 
 
 def can_fork() -> bool:
@@ -62,31 +62,34 @@ def run_in_copy(work: Callable[[Send], None], seconds: Callable[[dict[str, Any]]
     Raises CopyFailed where the copy ends, or its time is over, before that; OSError where it can't be made.
     """
     reading, writing = os.pipe()
-    process, reaped = 0, False
+    process = 0
     state = random.getstate()  # Python draws a new seed in each forked process
     try:
-        with _no_signals() as mask:
-            original = os.getpid()
-            with _no_warning():
+        original = os.getpid()
+        with _no_signals() as mask, _no_warning():
+            try:
                 process = os.fork()
-            if process == 0:
-                _be_copy(work, writing, original, mask, state)
+                if process == 0:
+                    _be_copy(work, writing, original, mask, state)
+            finally:
+                if os.getpid() != original:  # whatever became of it: a copy never goes on as the user's program
+                    os._exit(1)
         os.close(writing)
         writing = -1
-        reaped = _listen(reading, process, seconds, first)
+        _listen(reading, process, seconds, first)
     finally:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
-        if process > 0 and not reaped:
+        if process > 0:
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
             _reap(process)
 
 
-def _listen(reading: int, process: int, seconds: Callable[[dict[str, Any]], float | None], first: float) -> bool:
-    """Hear the copy out. True where it has ended and was reaped."""
-    unread, until = b"", time.monotonic() + first
+def _listen(reading: int, process: int, seconds: Callable[[dict[str, Any]], float | None], first: float) -> None:
+    """Hear the copy out."""
+    unread, wait, until = b"", first, time.monotonic() + first
     poll = select.poll()  # `select` fails on high file numbers
     poll.register(reading, select.POLLIN)
     while True:
@@ -94,16 +97,16 @@ def _listen(reading: int, process: int, seconds: Callable[[dict[str, Any]], floa
         if left <= 0 or not poll.poll(left * 1000):
             if time.monotonic() < until:
                 continue
-            raise CopyFailed("the audit took too long")
+            raise CopyFailed(f"the audit took more than {wait:g} s and was abandoned")
         read = os.read(reading, 1 << 16)
         if not read:
             raise CopyFailed(f"the audit's process ended early ({_end_of(process)})")
         *lines, unread = (unread + read).split(b"\n")
         for line in lines:
-            wait = seconds(json.loads(line))
-            if wait is None:
-                return False
-            until = time.monotonic() + wait
+            following = seconds(json.loads(line))
+            if following is None:
+                return
+            wait, until = following, time.monotonic() + following
 
 
 def _end_of(process: int) -> str:
@@ -158,7 +161,7 @@ def _no_warning() -> Iterator[None]:
 def _be_copy(
     work: Callable[[Send], None], writing: int, original: int, mask: set[signal.Signals], state: Any
 ) -> None:  # fmt: skip
-    """All that the copy does; it never returns."""
+    """All that the copy does. It does not return, and its caller ends it if it does."""
     code = 1
     try:
         _die_with(original)
