@@ -67,6 +67,8 @@ def note_loss(reason: str, orders: dict[str, Any]) -> None:
 
 def describe(error: BaseException) -> str:
     """The error in one line, whatever its own text does."""
+    if isinstance(error, Abandoned):
+        return "the hook took too long and was abandoned"
     try:
         text = " ".join(str(error).split())
         name = "" if isinstance(error, Lost) else type(error).__name__
@@ -75,9 +77,7 @@ def describe(error: BaseException) -> str:
         return "an error that can't be put into words"
 
 
-def _attempt(
-    work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float
-) -> tuple[Any, BaseException | None]:
+def _attempt(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> tuple[Any, BaseException | None]:
     """(result, None) or (None, what went wrong). Raises what the user's own signal handlers raised."""
     result: Any = None
     failure: BaseException | None = None

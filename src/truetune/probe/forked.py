@@ -33,6 +33,8 @@ UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
 DEVICES = ("cuda", "xpu", "npu", "hpu", "musa", "mlu")
 REAP_SECONDS = 5.0
 """For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left"""
+WANTED_SECONDS = 1.0
+"""Between two looks whether the parent still lives"""
 PR_SET_PDEATHSIG = 1
 """Of prctl(2): the signal that a process gets when its parent dies"""
 
@@ -55,11 +57,15 @@ def _is_initialized(device: Any) -> bool:
     return bool(ask()) if ask is not None else bool(device.is_available())
 
 
-def run_in_copy(work: Callable[[Send], None], seconds: Callable[[dict[str, Any]], float | None], first: float) -> None:
+def run_in_copy(
+    work: Callable[[Send], None], seconds: Callable[[dict[str, Any]], float | None], first: float,
+    wanted: Callable[[], bool],
+) -> None:  # fmt: skip
     """Run `work(send)` in a copy of this process. Each message that it sends is given to `seconds`, which says how long
     to wait for the next one; None ends the copy. `first` is the time for the first message.
 
-    Raises CopyFailed where the copy ends, or its time is over, before that; OSError where it can't be made.
+    Raises CopyFailed where the copy ends, or its time is over, before that, or where its result is no longer `wanted`;
+    OSError where it can't be made.
     """
     reading, writing = os.pipe()
     process = 0
@@ -76,7 +82,7 @@ def run_in_copy(work: Callable[[Send], None], seconds: Callable[[dict[str, Any]]
                     os._exit(1)
         os.close(writing)
         writing = -1
-        _listen(reading, process, seconds, first)
+        _listen(reading, process, seconds, first, wanted)
     finally:
         os.close(reading)
         if writing >= 0:
@@ -87,17 +93,22 @@ def run_in_copy(work: Callable[[Send], None], seconds: Callable[[dict[str, Any]]
             _reap(process)
 
 
-def _listen(reading: int, process: int, seconds: Callable[[dict[str, Any]], float | None], first: float) -> None:
+def _listen(
+    reading: int, process: int, seconds: Callable[[dict[str, Any]], float | None], first: float,
+    wanted: Callable[[], bool],
+) -> None:  # fmt: skip
     """Hear the copy out."""
     unread, wait, until = b"", first, time.monotonic() + first
     poll = select.poll()  # `select` fails on high file numbers
     poll.register(reading, select.POLLIN)
     while True:
         left = until - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
-            if time.monotonic() < until:
-                continue
+        if left <= 0:
             raise CopyFailed(f"the audit took more than {wait:g} s and was abandoned")
+        if not poll.poll(min(left, WANTED_SECONDS) * 1000):
+            if not wanted():
+                raise CopyFailed("nobody waits for the audit any more")
+            continue
         read = os.read(reading, 1 << 16)
         if not read:
             raise CopyFailed(f"the audit's process ended early ({_end_of(process)})")

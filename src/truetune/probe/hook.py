@@ -120,5 +120,6 @@ class Hook:
         """GO or STOP. Raises whatever goes wrong."""
         from truetune.probe.session import audit_in_copy, audit_in_place
 
-        audit = audit_in_copy if can_fork() else audit_in_place
+        in_place = self.orders.get("in_place") or not can_fork()
+        audit = audit_in_place if in_place else audit_in_copy
         return audit(reached.trainer, reached.loader, reached.given, self.orders, reached.number, self.limits)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,13 @@ def begin(orders: dict[str, Any], name: str, after: After) -> None:
 
 def patch(orders: dict[str, Any]) -> None:
     """Rehearse the first trainer, before the first of its callbacks learns that training begins."""
+    from truetune.probe.session import session
     from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
 
     trainer: Any = sys.modules["transformers.trainer"].Trainer
     handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
     made = MadeTrainers()
+    numbers = count(1)
     former = handlers.on_train_begin
     trainer.__new__ = NewTrainer(trainer, made.note)
 
@@ -42,30 +45,12 @@ def patch(orders: dict[str, Any]) -> None:
     def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> Any:
         found = trainer_of_frames()
         if found is not None:
-            rehearse_and_end(found, handler.train_dataloader, made.take_dataset(found), orders)
+            session(found, handler.train_dataloader, made.take_dataset(found), orders, next(numbers))
         return former(handler, *args, **kwargs)
 
     handlers.on_train_begin = on_train_begin
     with suppress(OSError):  # the parent has gone
         Path(orders["folder"], f"waiting-{os.getpid()}").touch()
-
-
-def rehearse_and_end(trainer: Any, loader: Any, given: Any, orders: dict[str, Any]) -> None:
-    """Hand a record of the rehearsal over. Raises SystemExit: nothing is trained after it."""
-    from truetune.probe.record import write
-    from truetune.probe.recite import rehearse
-    from truetune.probe.session import message_of, verdict
-
-    folder = Path(orders["folder"], f"{os.getpid()}-1")
-    message = message_of(trainer, folder, 1, os.getpid(), os.getppid())
-    try:
-        folder.mkdir()
-        record = rehearse(trainer, {**orders, "folder": str(folder)}, loader, given, folder)
-        write(record, folder)
-    except Exception as error:
-        message["failed"] = f"{type(error).__name__}: {error}"
-    verdict(message, orders)
-    raise SystemExit(0)
 
 
 def _end_own_loops(orders: dict[str, Any]) -> None:

@@ -46,7 +46,8 @@ def audit_in_copy(trainer: Any, loader: Any, given: Any, orders: dict[str, Any],
         raise CopyFailed(str(message.get("failed")))
 
     try:
-        run_in_copy(work, follow, limits.audit)
+        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.workspace`).
+        run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
         if about:  # the other processes of the run must not wait for this one
             verdict({**about, "failed": str(error)}, orders, 0.0)
@@ -67,6 +68,22 @@ def audit_in_place(trainer: Any, loader: Any, given: Any, orders: dict[str, Any]
             verdict({**message, "failed": describe(error)}, orders, 0.0)
         raise
     return STOP if verdict(message, orders, limits.verdict) == STOP else GO
+
+
+def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int) -> None:
+    """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
+    from truetune.probe.recite import rehearse
+    from truetune.probe.record import write
+
+    folder = Path(orders["folder"], f"{os.getpid()}-{number}")
+    message = message_of(trainer, folder, number, os.getpid(), os.getppid())
+    try:
+        folder.mkdir()
+        write(rehearse(trainer, {**orders, "folder": str(folder)}, loader, given, folder), folder)
+    except Exception as error:
+        message["failed"] = describe(error)
+    verdict(message, orders)
+    raise SystemExit(0)
 
 
 def message_of(trainer: Any, folder: Path, number: int, process: int, parent: int) -> dict[str, Any]:

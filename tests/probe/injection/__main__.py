@@ -13,9 +13,10 @@ from tests.probe.injection.functions import FAULTS, Function, functions
 from tests.probe.injection.table import Injector, Outcome, laws_for
 
 TABLE = Path(__file__).with_name("table.md")
-SERVERS = 2
-IN_ALL = ("raise", "exit", "hang", "weird")
-"""Faults of every function; those of the hook's own modules, which run in the user's process itself, have all"""
+SERVERS = 3
+IN_OWN = tuple((fault, False) for fault in FAULTS if fault != "spin")
+IN_OTHERS = (("raise", False), ("hang", False), ("raise", True), ("hang", True))
+"""(fault, in place?): the hook's own modules run in the user's process in any case, the others in a copy if possible"""
 OWN = ("sitecustomize", "truetune.probe.hook", "truetune.probe.session", "truetune.probe.forked",
        "truetune.probe.trainers", "truetune.probe.limits", "truetune.probe.boundary")  # fmt: skip
 HEAD = """# What becomes of a run whose hook fails
@@ -29,16 +30,18 @@ Written by `python -m tests.probe.injection --write`. Each function that can run
 def main() -> int:
     word = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     wanted = [f for f in functions() if word in f"{f.module}.{f.name}"]
-    jobs = [(function, fault) for function in wanted for fault in FAULTS if function.module in OWN or fault in IN_ALL]
+    jobs = [(f, *fault) for f in wanted for fault in (IN_OWN if f.module in OWN else IN_OTHERS)]
+    jobs.sort(key=lambda job: job[0].module not in OWN)
     free: SimpleQueue[Injector] = SimpleQueue()
     injectors = [Injector(Path(tempfile.mkdtemp(prefix="injection-"))) for _ in range(SERVERS)]
     for injector in injectors:
         free.put(injector)
 
-    def one(job: tuple[Function, str]) -> Outcome:
+    def one(job: tuple[Function, str, bool]) -> Outcome:
+        function, fault, in_place = job
         injector = free.get()
         try:
-            return injector.inject(*job, laws_for(job[0]))
+            return injector.inject(function, fault, laws_for(function), in_place=in_place)
         finally:
             free.put(injector)
 
@@ -76,12 +79,13 @@ def lines(found: list[Outcome]) -> Iterator[str]:
         yield (f"{len({o.function for o in part})} functions, {len(part)} faults: {len(reached)} were reached, "
                f"{sum(not o.same for o in part)} differ.")  # fmt: skip
         yield ""
-        yield "| function | " + " | ".join(FAULTS) + " |"
-        yield "|---" * (len(FAULTS) + 1) + "|"
+        faults = list(dict.fromkeys(o.fault for o in part))
+        yield "| function | " + " | ".join(faults) + " |"
+        yield "|---" * (len(faults) + 1) + "|"
         for function in dict.fromkeys(o.function for o in part):
             assert function is not None
             words = {o.fault: word_of(o) for o in part if o.function == function}
-            yield f"| {function.module}.{function.name} | " + " | ".join(words.get(f, "") for f in FAULTS) + " |"
+            yield f"| {function.module}.{function.name} | " + " | ".join(words.get(f, "") for f in faults) + " |"
         yield ""
 
 

@@ -18,14 +18,17 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "After.find_spec"),
     ("sitecustomize", "After.find_spec.exec_module"),
     ("sitecustomize", "begin_run"),
-    ("sitecustomize", "begin_run.<lambda>"),
+    ("sitecustomize", "load_truetune"),
+    ("sitecustomize", "note_failed_start"),
+    ("sitecustomize", "contain_start"),
+    ("sitecustomize", "contain_start.ring"),
     ("sitecustomize", "hand_on"),
     ("truetune.probe.hook", "patch.on_train_begin"),
     ("truetune.probe.hook", "Hook.note_trainer"),
     ("truetune.probe.hook", "Hook.audits_and_stops"),
     ("truetune.probe.trainers", "NewTrainer.__call__"),
 })  # fmt: skip
-"""What the user's program calls: each consists of a call of `contain`, and of what it wraps"""
+"""What the user's program calls: each consists of a call of `contain`, and of what it wraps, or loads `contain`"""
 BOUNDARY = "truetune.probe.boundary"
 """The boundary itself: nothing stands behind it"""
 

@@ -12,8 +12,10 @@ import importlib.machinery
 import json
 import os
 import random
+import signal
 import site
 import sys
+import time
 import traceback
 from types import ModuleType
 from typing import Any
@@ -26,6 +28,8 @@ from transformers import TrainerCallback, TrainingArguments
 from tests.probe.injection.functions import START, Function, with_fault
 
 TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second")
+PATIENCE = 60.0
+"""Seconds after which a subject hangs"""
 HOOKED = str(START.parent)
 
 
@@ -39,8 +43,8 @@ class Faulty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if name != self.function.module:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
-        assert spec is not None
-        spec.loader = self
+        if spec is not None:
+            spec.loader = self
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
@@ -135,6 +139,18 @@ def live(order: dict[str, Any], tokenizer: Any) -> int:
     return code
 
 
+def wait_for(child: int) -> int:
+    """The exit code of a subject; -9 where it hangs."""
+    end = time.monotonic() + PATIENCE
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            ended = os.waitpid(child, 0)
+            break
+        time.sleep(0.01)
+    return os.waitstatus_to_exitcode(ended[1])
+
+
 def serve() -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
@@ -143,7 +159,7 @@ def serve() -> None:
         child = os.fork()
         if child == 0:
             os._exit(live(json.loads(line), tokenizer))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print(wait_for(child), flush=True)
 
 
 if __name__ == "__main__":

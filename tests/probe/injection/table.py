@@ -64,8 +64,11 @@ class Injector:
         self.server.stdin.close()
         self.server.wait(30)
 
-    def inject(self, function: Function | None, fault: str, laws: Sequence[str] = ()) -> Outcome:
-        """A run with the hook, in which this function has this fault."""
+    def inject(
+        self, function: Function | None, fault: str, laws: Sequence[str] = (), *, in_place: bool = False
+    ) -> Outcome:
+        """A run with the hook, in which this function has this fault. With `in_place` the audit is made in the process
+        itself, as where a device is in use, not in a forked copy."""
         told: list[str] = []
         judged: list[bool] = []
 
@@ -77,12 +80,12 @@ class Injector:
         reached.unlink(missing_ok=True)
         seconds = SECONDS if fault in ("hang", "spin") else HEALTHY_SECONDS
         orders = {"mode": "audit", "batches": 2, "laws": list(laws), "canary": False, "seconds": seconds,
-                  "verdict_seconds": seconds}  # fmt: skip
+                  "verdict_seconds": seconds, "in_place": in_place}  # fmt: skip
         with hooked(orders, judge, told.append) as session:
             seen = self._live(session.orders, function, fault, str(reached))
-        return Outcome(
-            function, fault, reached.exists(), tuple(told), bool(judged), seen == self.alone and len(told) <= 1, seen
-        )
+        name = f"{fault}, in place" if in_place else fault
+        same = seen == self.alone and len(told) <= 1
+        return Outcome(function, name, reached.exists(), tuple(told), bool(judged), same, seen)
 
     def _live(self, orders: dict[str, Any] | None, function: Function | None, fault: str, reached: str) -> Seen:
         names = {name: str(self.folder / name) for name in ("stdout", "stderr", "out")}
@@ -122,5 +125,3 @@ def laws_for(function: Function) -> tuple[str, ...]:
         "trainer_loss": ("loss-alive",),
     }
     return helpers.get(name, (name.replace("_", "-"),))
-
-

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ORDERS = "TRUETUNE_ORDERS"
+START_SECONDS = 5.0
+"""For a start that takes less than a millisecond"""
 HERE = os.path.dirname(__file__)  # as it stands on sys.path: `abspath` fails where the working folder is gone
 
 
@@ -53,17 +55,21 @@ class After:
 def begin_run(package: str, orders: dict[str, Any]) -> None:
     """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
-        if sys.modules.get("sitecustomize") is sys.modules.get(__name__):
-            sys.modules.pop("sitecustomize", None)
         load_truetune()
         from truetune.probe.boundary import contain, note_loss
-        from truetune.probe.hook import begin
-    except KeyboardInterrupt:  # of the user's keyboard
-        raise
-    except BaseException as error:
+    except BaseException as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
         note_failed_start(error, orders)
         return
-    contain(begin, package, orders, After, on_failure=lambda reason: note_loss(reason, orders))
+    contain(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
+
+
+def begin_hook(package: str, orders: dict[str, Any]) -> None:
+    """The hook takes over. A program that lists its modules no longer finds this one."""
+    from truetune.probe.hook import begin
+
+    if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
+        del sys.modules["sitecustomize"]
+    begin(package, orders, After)
 
 
 def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
@@ -125,10 +131,30 @@ def hand_on() -> None:
         sys.modules.setdefault(__name__, own)
 
 
-if ORDERS in os.environ:
+def contain_start() -> None:
+    """`wait_for_packages`, without failing or hanging. `truetune.probe.boundary` would take longer to load than this.
+
+    The alarm clock of the process is free, but for one that a program set before it became this one by exec: that is
+    put back.
+    """
+    import _signal
+
+    def ring(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    clock = getattr(_signal, "setitimer", None)
+    former = _signal.signal(_signal.SIGALRM, ring) if clock else None
+    left = clock(_signal.ITIMER_REAL, START_SECONDS) if clock else (0.0, 0.0)
     try:
         wait_for_packages()
-    except Exception:  # orders that are none of ours: no hook
+    except BaseException:  # orders that are none of ours: no hook
         pass
+    if clock:
+        clock(_signal.ITIMER_REAL, *left)
+        _signal.signal(_signal.SIGALRM, former)
+
+
+if ORDERS in os.environ:
+    contain_start()
 if __name__ == "sitecustomize":
     hand_on()
