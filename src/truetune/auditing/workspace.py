@@ -85,7 +85,7 @@ def _start_guard(folder: Path) -> None:
     """A process that reads from a pipe whose other end only this process holds: it reads the end when this one ends."""
     if sys.platform == "win32":
         return
-    reading, writing = os.pipe()  # both are closed in programs that are started
+    reading, _writing = os.pipe()  # both are closed in programs that are started
     child = os.fork()
     if child == 0:
         try:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path

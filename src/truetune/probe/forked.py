@@ -232,7 +232,7 @@ def _replace_file(number: int, nothing: int) -> None:
     flags = fcntl.fcntl(number, fcntl.F_GETFL)
     if stat.S_ISDIR(mode) or (stat.S_ISCHR(mode) and not os.isatty(number)):
         return
-    if not stat.S_ISREG(mode) or flags & os.O_ACCMODE == os.O_WRONLY:
+    if number in (1, 2) or not stat.S_ISREG(mode) or flags & os.O_ACCMODE == os.O_WRONLY:
         os.dup2(nothing, number, inheritable=False)
         return
     again = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
@@ -249,10 +249,15 @@ def _drop_output() -> None:
 
     gc.freeze()  # what the original will throw away itself is not thrown away, with its files, by the copy
     globals()["_kept"] = (sys.stdin, sys.stdout, sys.stderr)
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = open(os.devnull, "w")  # noqa: SIM115
+    nothing = open(os.devnull, "w")  # noqa: SIM115
+    names = ("stdout", "stderr", "__stdout__", "__stderr__")
+    vars(sys).update(dict.fromkeys(names, nothing), excepthook=_say_nothing, unraisablehook=_say_nothing)
+    threading.excepthook = _say_nothing
     logging.disable(logging.CRITICAL)
-    logging.raiseExceptions = False
-    threading.excepthook = sys.excepthook = sys.unraisablehook = lambda *_: None
+
+
+def _say_nothing(*_: Any) -> None:
+    """Of errors that nobody catches in a copy, its parent hears by other means."""
 
 
 def _compute_alone() -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from truetune.probe.forked import can_fork
 from truetune.probe.limits import STOP, Limits
 from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
 
-After = Callable[[str, Callable[[], None]], Any]
+After = Callable[..., Any]
+"""(name of a module, function, its arguments): it is called when the module has been imported"""
 
 
 def begin(package: str, orders: dict[str, Any], after: After) -> None:
@@ -34,7 +35,12 @@ def begin(package: str, orders: dict[str, Any], after: After) -> None:
         if trainer in sys.modules:
             patch(orders)
         else:
-            after(trainer, lambda: contain(patch, orders, on_failure=lambda reason: note_loss(reason, orders)))
+            after(trainer, contain_patch, orders)
+
+
+def contain_patch(orders: dict[str, Any]) -> None:
+    """`patch`, when transformers' trainer has been imported. Raises nothing of ours."""
+    contain(patch, orders, on_failure=partial(note_loss, orders=orders))
 
 
 def patch(orders: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-After = Callable[[str, Callable[[], None]], Any]
+After = Callable[..., Any]
 
 
 def begin(orders: dict[str, Any], name: str, after: After) -> None:
@@ -26,7 +26,7 @@ def begin(orders: dict[str, Any], name: str, after: After) -> None:
     if trainer in sys.modules:
         patch(orders)
     else:
-        after(trainer, lambda: patch(orders))
+        after(trainer, patch, orders)
 
 
 def patch(orders: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "contain_start"),
     ("sitecustomize", "contain_start.ring"),
     ("sitecustomize", "hand_on"),
+    ("truetune.probe.hook", "contain_patch"),
     ("truetune.probe.hook", "patch.on_train_begin"),
     ("truetune.probe.hook", "Hook.note_trainer"),
     ("truetune.probe.hook", "Hook.audits_and_stops"),

@@ -6,6 +6,7 @@ nothing of truetune), and answered with its exit code.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -17,13 +18,21 @@ import site
 import sys
 import time
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoTokenizer, DataCollatorForSeq2Seq, LlamaConfig, LlamaForCausalLM, Trainer
-from transformers import TrainerCallback, TrainingArguments
+from transformers import (
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from tests.probe.injection.functions import START, Function, with_fault
 
@@ -75,7 +84,47 @@ class Noisy(TrainerCallback):
         print("begins", state.global_step, flush=True)
 
 
-def train(tokenizer: Any, chats: bool) -> None:
+def refuse(self: Any, *args: Any) -> Any:
+    """What a method of an odd class does."""
+    raise ArithmeticError("the user's own")
+
+
+class Meta(type):
+    """A metaclass whose classes can't be compared, and refuse to say their name."""
+
+    __eq__ = refuse  # type: ignore[assignment]
+    __hash__ = refuse  # type: ignore[assignment]
+
+
+class Slotted(Trainer):
+    __slots__ = ("own",)
+
+
+class Early(Trainer):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__new__(cls)
+
+
+class Past(Trainer):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return object.__new__(cls)
+
+
+KINDS: dict[str, Any] = {
+    "plain": Trainer,
+    "dataclass": dataclasses.dataclass(init=False)(type("OfFields", (Trainer,), {})),
+    "eq": type("Equal", (Trainer,), {"__eq__": lambda self, other: True}),
+    **{name: type("Odd", (Trainer,), {name: refuse})
+       for name in ("__eq__", "__hash__", "__bool__", "__len__", "__getattr__", "__repr__", "__contains__")},
+    "property": type("Property", (Trainer,), {"accelerator_config": property(refuse), "tokenizer": property(refuse)}),
+    "slots": Slotted,
+    "new": Early,
+    "past": Past,
+    "metaclass": Meta("OfMeta", (Trainer,), {}),
+}  # fmt: skip
+
+
+def train(tokenizer: Any, kind: str) -> None:
     """Some steps; whatever a hook could disturb is printed."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(
@@ -84,7 +133,7 @@ def train(tokenizer: Any, chats: bool) -> None:
     ))  # fmt: skip
     texts = [f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(8)]
     rows = [{"input_ids": ids, "labels": [-100] * 5 + ids[5:]} for ids in (tokenizer(t)["input_ids"] for t in texts)]
-    trainer = Trainer(
+    trainer = KINDS[kind](
         model,
         TrainingArguments(os.environ["OUT"], report_to="none", use_cpu=True, bf16=False, disable_tqdm=True, max_steps=2,
                           per_device_train_batch_size=2, gradient_accumulation_steps=2, logging_steps=1,
@@ -102,8 +151,11 @@ def train(tokenizer: Any, chats: bool) -> None:
 
 
 def _children() -> int:
+    """Child processes that run."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-        return len(file.read().split())
+        children = file.read().split()
+    states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in children]
+    return sum(state != "Z" for state in states)
 
 
 def begin(order: dict[str, Any]) -> None:
@@ -127,7 +179,7 @@ def live(order: dict[str, Any], tokenizer: Any) -> int:
     try:
         if order["orders"] is not None:
             begin(order)
-        train(tokenizer, True)
+        train(tokenizer, order["kind"])
         code = 3  # as the training script's own
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1

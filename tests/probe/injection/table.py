@@ -57,7 +57,11 @@ class Injector:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env=environment(),
         )  # fmt: skip
-        self.alone = self._live(None, None, "", "")
+        self.alone = self.live_alone()
+
+    def live_alone(self, kind: str = "plain") -> Seen:
+        """A run without the hook."""
+        return self._live(None, None, "", "", kind)
 
     def close(self) -> None:
         assert self.server.stdin is not None
@@ -65,7 +69,13 @@ class Injector:
         self.server.wait(30)
 
     def inject(
-        self, function: Function | None, fault: str, laws: Sequence[str] = (), *, in_place: bool = False
+        self,
+        function: Function | None,
+        fault: str,
+        laws: Sequence[str] = (),
+        *,
+        in_place: bool = False,
+        kind: str = "plain",
     ) -> Outcome:
         """A run with the hook, in which this function has this fault. With `in_place` the audit is made in the process
         itself, as where a device is in use, not in a forked copy."""
@@ -82,14 +92,17 @@ class Injector:
         orders = {"mode": "audit", "batches": 2, "laws": list(laws), "canary": False, "seconds": seconds,
                   "verdict_seconds": seconds, "in_place": in_place}  # fmt: skip
         with hooked(orders, judge, told.append) as session:
-            seen = self._live(session.orders, function, fault, str(reached))
+            seen = self._live(session.orders, function, fault, str(reached), kind)
         name = f"{fault}, in place" if in_place else fault
-        same = seen == self.alone and len(told) <= 1
+        alone = self.alone if kind == "plain" else self.live_alone(kind)
+        same = seen == alone and len(told) <= 1
         return Outcome(function, name, reached.exists(), tuple(told), bool(judged), same, seen)
 
-    def _live(self, orders: dict[str, Any] | None, function: Function | None, fault: str, reached: str) -> Seen:
+    def _live(
+        self, orders: dict[str, Any] | None, function: Function | None, fault: str, reached: str, kind: str
+    ) -> Seen:
         names = {name: str(self.folder / name) for name in ("stdout", "stderr", "out")}
-        order = {"orders": orders, "function": function, "fault": fault, "reached": reached, **names}
+        order = {"orders": orders, "function": function, "fault": fault, "reached": reached, "kind": kind, **names}
         assert self.server.stdin is not None
         assert self.server.stdout is not None
         self.server.stdin.write(json.dumps(order) + "\n")

@@ -22,10 +22,11 @@ HERE = os.path.dirname(__file__)  # as it stands on sys.path: `abspath` fails wh
 
 
 class After:
-    """A finder that finds nothing, but calls `act` when the module of this name has been imported, and is gone then."""
+    """A finder that finds nothing, but calls `act(*arguments)` when the module of this name has been imported, and is
+    gone then. In a run `act` must not raise."""
 
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        self.name, self.act = name, act
+    def __init__(self, name: str, act: Callable[..., None], *arguments: Any) -> None:
+        self.name, self.act, self.arguments = name, act, arguments
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -46,7 +47,7 @@ class After:
                     raise
                 if any(finder is self for finder in sys.meta_path):
                     sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-                    self.act()
+                    self.act(*self.arguments)
 
             loader.exec_module = exec_module
         return spec
@@ -115,7 +116,7 @@ def wait_for_packages() -> None:
     orders = json.loads(os.environ[ORDERS])
     begin = begin_rehearsal if orders["mode"] == "rehearse" else begin_run
     for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
-        After(package, lambda package=package: begin(package, orders))  # type: ignore[misc]
+        After(package, begin, package, orders)
 
 
 def hand_on() -> None:
@@ -137,7 +138,7 @@ def contain_start() -> None:
     The alarm clock of the process is free, but for one that a program set before it became this one by exec: that is
     put back.
     """
-    import _signal
+    import _signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take longer
 
     def ring(number: int, frame: Any) -> None:
         raise TimeoutError
@@ -145,7 +146,7 @@ def contain_start() -> None:
     clock = getattr(_signal, "setitimer", None)
     former = _signal.signal(_signal.SIGALRM, ring) if clock else None
     left = clock(_signal.ITIMER_REAL, START_SECONDS) if clock else (0.0, 0.0)
-    try:
+    try:  # noqa: SIM105 - contextlib would have to be loaded
         wait_for_packages()
     except BaseException:  # orders that are none of ours: no hook
         pass
