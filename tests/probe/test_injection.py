@@ -21,9 +21,9 @@ pytestmark = [
 CONTAINED = [function for function in functions() if not function.is_boundary]
 OWN = [f for f in CONTAINED if not f.module.startswith("truetune.probe.laws")]
 SAMPLE = [
-    *[(f, "raise") for f in OWN if f.module in ("truetune.probe.hook", "truetune.probe.session")],
-    *[(f, ("exit", "interrupt", "weird", "none")[n % 4]) for n, f in enumerate(OWN[::12])],
-    *[(f, "raise") for f in CONTAINED[::25]],
+    *[(f, "raise") for f in OWN if f.module == "truetune.probe.hook"],
+    *[(f, ("exit", "interrupt", "weird", "none")[n % 4]) for n, f in enumerate(OWN[::24])],
+    *[(f, "raise") for f in CONTAINED[::50]],
     *[(f, "hang") for f in OWN if f.name in ("Hook.find", "observe")],
 ]
 KINDS = ("dataclass", "__eq__", "__bool__", "property", "slots", "new", "past", "metaclass")
