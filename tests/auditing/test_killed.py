@@ -166,3 +166,25 @@ def test_folders_left_behind_are_removed_and_no_others(tmp_path: Path, monkeypat
             "truetune-foreign", "truetune-empty", "truetune-file", "truetune-link", living.name,
         }  # fmt: skip
     assert not living.exists()
+
+
+def test_the_guard_of_a_folder_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = processes_like_this()
+    with workspace():
+        assert len(processes_like_this()) == len(before) + 1
+    until(lambda: processes_like_this() <= before, 5.0)
+
+
+def processes_like_this() -> set[int]:
+    """Processes with the command line of this one that lead a session of their own: guards among them."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        process = int(path.parent.name)
+        try:
+            if path.read_bytes() == own and os.getsid(process) != os.getsid(0):
+                found.add(process)
+        except OSError:  # it has ended
+            continue
+    return found

@@ -36,16 +36,16 @@ def workspace(*, guard: bool = True) -> Iterator[Path]:
     """
     remove_left_behind()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    lock = -1
+    held: list[int] = []
     try:
-        lock = _lock(folder)
-        if guard:
-            _start_guard(folder)
+        held.append(_lock(folder))
+        if guard and sys.platform != "win32":
+            held.append(_start_guard(folder))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if lock >= 0:
-            os.close(lock)  # and the guard ends
+        for number in held:  # the lock, and the pipe at whose end the guard waits
+            os.close(number)
 
 
 def remove_left_behind() -> None:
@@ -81,11 +81,10 @@ def _lock(folder: Path) -> int:
     return marker
 
 
-def _start_guard(folder: Path) -> None:
-    """A process that reads from a pipe whose other end only this process holds: it reads the end when this one ends."""
-    if sys.platform == "win32":
-        return
-    reading, _writing = os.pipe()  # both are closed in programs that are started
+def _start_guard(folder: Path) -> int:
+    """A process that reads from a pipe whose other end only this process holds (it is returned): it reads the end when
+    this one ends, or closes it."""
+    reading, writing = os.pipe()  # both are closed in programs that are started
     child = os.fork()
     if child == 0:
         try:
@@ -96,6 +95,7 @@ def _start_guard(folder: Path) -> None:
             os._exit(0)
     os.close(reading)
     os.waitpid(child, 0)
+    return writing
 
 
 def _guard(folder: Path, reading: int) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from truetune.probe.boundary import Lost, describe
+from truetune.probe.boundary import RING, Lost, describe
 
 Send = Callable[[dict[str, Any]], None]
 UNSAFE_MODULES = ("mpi4py.MPI", "torch_xla", "horovod.torch")
@@ -72,7 +72,7 @@ def run_in_copy(
     state = random.getstate()  # Python draws a new seed in each forked process
     try:
         original = os.getpid()
-        with _no_signals() as mask, _no_warning():
+        with _no_warning(), _no_signals() as mask:
             try:
                 process = os.fork()
                 if process == 0:
@@ -143,7 +143,8 @@ def _reap(process: int) -> None:
 @contextmanager
 def _no_signals() -> Iterator[set[signal.Signals]]:
     """No signal arrives in this thread: a copy must not run the user's handlers, nor the original lose its copy."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    blocked = signal.valid_signals() - {RING}  # the boundary's clock is heard everywhere
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
         yield before  # type: ignore[misc]
     finally:

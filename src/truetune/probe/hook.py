@@ -15,7 +15,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.probe.boundary import contain, note_loss
+from truetune.probe.boundary import Lost, contain, note_loss
 from truetune.probe.forked import can_fork
 from truetune.probe.limits import STOP, Limits
 from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
@@ -45,14 +45,23 @@ def contain_patch(orders: dict[str, Any]) -> None:
 
 def patch(orders: dict[str, Any]) -> None:
     """Look at each class of trainer once, before the first of its callbacks learns that training begins."""
-    hook = Hook(orders)
     trainer: Any = sys.modules["transformers.trainer"].Trainer
     handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
     former = handlers.on_train_begin
+    # All that the entry points use is made and looked at here, where a failure is contained.
+    hook, limits = Hook(orders), Limits.of(orders)
+    find, audit, lose = hook.find, hook.audit, hook.lose
+    step, whole = float(limits.step), float(limits.whole)
+    note = partial(contain, hook.made.note, on_failure=lose, seconds=step)
+    new = NewTrainer(trainer, note)
+    if new.trainer is not trainer or new.note is not note:
+        raise Lost("the hook for new trainers was not made")
 
     @wraps(former)
     def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> Any:
-        if hook.audits_and_stops(handler):
+        reached = contain(find, handler, on_failure=lose, seconds=step)
+        # By identity: whatever else comes back here is no verdict.
+        if reached is not None and contain(audit, reached, on_failure=lose, seconds=whole) is STOP:
             raise SystemExit(1)
         try:
             return former(handler, *args, **kwargs)
@@ -60,7 +69,7 @@ def patch(orders: dict[str, Any]) -> None:
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if this had not been here
             raise
 
-    trainer.__new__ = NewTrainer(trainer, hook.note_trainer)
+    trainer.__new__ = new
     handlers.on_train_begin = on_train_begin
     with suppress(OSError):  # the parent has gone
         Path(orders["folder"], f"waiting-{os.getpid()}").touch()
@@ -86,22 +95,6 @@ class Hook:
         self.audited: set[str] = set()
         """Names of the classes that were looked at"""
         self.off = False
-        self.limits = Limits.of(orders)
-
-    def note_trainer(self, *made: Any) -> None:
-        """A trainer is being made. Raises nothing of ours."""
-        if not self.off:
-            contain(self.made.note, *made, on_failure=self.lose, seconds=self.limits.step)
-
-    def audits_and_stops(self, handler: Any) -> bool:
-        """Look at the trainer of this callback handler; is its run to end here? Raises nothing of ours."""
-        if self.off:
-            return False
-        reached = contain(self.find, handler, on_failure=self.lose, seconds=self.limits.step)
-        if reached is None:
-            return False
-        # By identity: whatever else comes back here is no verdict.
-        return contain(self.audit, reached, on_failure=self.lose, seconds=self.limits.whole) is STOP
 
     def lose(self, reason: str) -> None:
         """There is no audit; the parent says why."""
@@ -110,6 +103,8 @@ class Hook:
 
     def find(self, handler: Any) -> Reached | None:
         """The trainer of a callback handler; None where there is none, or one of its class was looked at."""
+        if self.off:
+            return None
         trainer = self.made.of_handler(handler)
         if trainer is None:
             trainer = trainer_of_frames()
@@ -128,4 +123,6 @@ class Hook:
 
         in_place = self.orders.get("in_place") or not can_fork()
         audit = audit_in_place if in_place else audit_in_copy
-        return audit(reached.trainer, reached.loader, reached.given, self.orders, reached.number, self.limits)
+        return audit(
+            reached.trainer, reached.loader, reached.given, self.orders, reached.number, Limits.of(self.orders)
+        )

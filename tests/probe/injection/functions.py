@@ -25,8 +25,6 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "hand_on"),
     ("truetune.probe.hook", "contain_patch"),
     ("truetune.probe.hook", "patch.on_train_begin"),
-    ("truetune.probe.hook", "Hook.note_trainer"),
-    ("truetune.probe.hook", "Hook.audits_and_stops"),
     ("truetune.probe.trainers", "NewTrainer.__call__"),
 })  # fmt: skip
 """What the user's program calls: each consists of a call of `contain`, and of what it wraps, or loads `contain`"""
