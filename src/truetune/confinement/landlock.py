@@ -13,7 +13,7 @@ How far it reaches depends on the kernel (`reach` says it in words):
 
 | version | since Linux | what it adds |
 |---|---|---|
-| 1 | 5.13 | opening for writing, making and removing, and reading if `readable` is given; no move from folder to folder |
+| 1 | 5.13 | opening for writing, making, removing; reading if `readable` is given; no move from folder to folder |
 | 2 | 5.19 | moving and linking between two writable folders is possible |
 | 3 | 6.2 | truncate(2) of a file by its path |
 | 4 | 6.7 | TCP: binding and connecting, by the number of the port (an address can't be told apart) |
