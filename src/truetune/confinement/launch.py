@@ -41,6 +41,8 @@ from truetune.confinement import landlock, namespaces, seccomp
 REFUSED = 125
 """The exit code where nothing was started, as of `env` and `timeout`"""
 GUARD = "TRUETUNE_GUARD"
+ORDERS = "TRUETUNE_ORDERS"
+"""The hook's; the folder that they name, for its records, is kept as well"""
 SET_PARENT_DEATH_SIGNAL, SET_SUBREAPER = 1, 36
 ENTERED, FAILED = b"e", b"f"
 """What the child reports before it becomes the command"""
@@ -63,8 +65,8 @@ class Guard:
     """The folder that takes notes of what was refused"""
     landlock: int = 0
     """Version; 0 where it does not hold"""
-    covered: bool = False
-    """Overlays lie over the user's folders: what is written there is read back, and thrown away in the end"""
+    covered: tuple[str, ...] = ()
+    """Folders of the user's under an overlay: what is written there is read back, and thrown away in the end"""
     own_network: bool = False
     tcp: bool = False
     """TCP is refused, or held to loopback's ports of a group of processes"""
@@ -109,6 +111,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--without", action="append", default=[], choices=["namespaces", "landlock"])
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args(arguments)
+    if ORDERS in os.environ:
+        asked.kept.append(json.loads(os.environ[ORDERS])["folder"])
     for name in ("tmp", "refused"):
         Path(asked.kept[0], name).mkdir(exist_ok=True)
     libc = ctypes.CDLL(None)
@@ -209,7 +213,7 @@ def _with_namespaces(guard: Guard, kept: list[str], report: int, answer: int) ->
     view = namespaces.isolate(kept, scratch)
     namespaces.drop_capabilities()
     return replace(
-        guard, writable=(*guard.writable, *view.covered), covered=True, own_network=True, tcp=True, datagrams=True,
+        guard, writable=(*guard.writable, *view.covered), covered=view.covered, own_network=True, tcp=True, datagrams=True,
         modes=True,
     )  # fmt: skip
 
@@ -260,7 +264,7 @@ REDIRECTED = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DI
 SWITCHED_OFF = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
     "SWANLAB_MODE": "disabled", "DISABLE_MLFLOW_INTEGRATION": "TRUE", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "PYTHONDONTWRITEBYTECODE": "1",
+    "HF_DATASETS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
 CACHES = ("HF_MODULES_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "MPLCONFIGDIR",
           "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_RUNTIME_DIR")  # fmt: skip

@@ -27,11 +27,6 @@ def begin(orders: str, name: str, after: Callable[[str, Act], Any], calmly: Call
 
         follow()
     if name == "transformers":
-        if said["mode"] == "rehearse":
-            from truetune.probe.miniature import install
-
-            install(said)
-            _end_own_loops(said)
         trainer = "transformers.trainer"
         if trainer in sys.modules:
             patch(said, calmly)
@@ -60,24 +55,6 @@ def patch(orders: dict[str, Any], calmly: Callable[[Act], None]) -> None:
     handlers.on_train_begin = on_train_begin
     with suppress(OSError):  # the parent has gone
         Path(orders["folder"], f"waiting-{os.getpid()}").touch()
-
-
-def _end_own_loops(orders: dict[str, Any]) -> None:
-    """End a loop that is no transformers Trainer's before its first step, where a miniature is in the model's place.
-
-    What it trains and saves would be no model.
-    """
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-    from truetune.probe import miniature
-
-    def check(*args: Any) -> None:
-        if miniature.real and ("transformers.trainer" not in sys.modules or trainer_of() is None):
-            with suppress(OSError):
-                Path(orders["folder"], f"loop-{os.getpid()}").touch()
-            raise SystemExit(2)
-
-    register_optimizer_step_pre_hook(check)
 
 
 def _reached(handler: Any, orders: dict[str, Any], given: Given, audited: set[str]) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ORDERS = "TRUETUNE_ORDERS"
+GUARD = "TRUETUNE_GUARD"
+"""Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -59,20 +61,39 @@ def calmly(act: Callable[[], Any]) -> None:
 
 
 def begin(name: str) -> None:
-    """Load the hook, with truetune from where it is and no other package from there."""
-    import importlib.util
-
-    if "truetune" not in sys.modules:
-        home = os.path.dirname(os.path.dirname(HERE))
-        spec: Any = importlib.util.spec_from_file_location(
-            "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
-        )
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["truetune"] = module
-        spec.loader.exec_module(module)
+    """Load the hook of a run."""
+    load_truetune()
     from truetune.probe.hook import begin
 
     begin(os.environ[ORDERS], name, After, calmly)
+
+
+def begin_rehearsal() -> None:
+    """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
+    try:
+        load_truetune()
+        from truetune.probe.rehearsing import begin
+
+        begin(os.environ[GUARD], os.environ[ORDERS])
+    except BaseException as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"truetune: the rehearsal ends here, nothing was trained: {reason}", file=sys.stderr, flush=True)
+        os._exit(125)
+
+
+def load_truetune() -> None:
+    """Make truetune importable from where it is, and no other package from there."""
+    import importlib.util
+
+    if "truetune" in sys.modules:
+        return
+    home = os.path.dirname(os.path.dirname(HERE))
+    spec: Any = importlib.util.spec_from_file_location(
+        "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["truetune"] = module
+    spec.loader.exec_module(module)
 
 
 def hand_on() -> None:
@@ -88,7 +109,9 @@ def hand_on() -> None:
         sys.modules.setdefault(__name__, mine)
 
 
-if ORDERS in os.environ:
+if GUARD in os.environ:
+    begin_rehearsal()
+elif ORDERS in os.environ:
     for package in ("datasets", "transformers"):
         After(package, lambda package=package: begin(package))  # type: ignore[misc]
 if __name__ == "sitecustomize":
