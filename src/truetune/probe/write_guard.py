@@ -136,9 +136,10 @@ class WriteGuard:
 
     def check(self, act: str, path: Any, folder: Any = -1, *, follow: bool = False) -> None:
         """Refuse where the path is outside of what may be written. `follow`: the act goes through a link at its end."""
-        if isinstance(path, int) or path is None:
+        if path is None:
             return
-        text = os.fsdecode(path)
+        text = f"/proc/self/fd/{path}" if isinstance(path, int) else os.fsdecode(path)
+        follow = follow or isinstance(path, int)
         if isinstance(folder, int) and folder >= 0 and not os.path.isabs(text):
             text = os.path.join(f"/proc/self/fd/{folder}", text)
         if follow:
@@ -146,7 +147,9 @@ class WriteGuard:
         else:
             above, name = os.path.split(text.rstrip("/") or "/")
             place = os.path.join(os.path.realpath(above), name)
-        if not any(place == root or place.startswith(root + "/") for root in self.writable):
+        if not place.startswith("/proc/self/fd/") and not any(
+            place == root or place.startswith(root + "/") for root in self.writable
+        ):
             self.refuse(act, place)
 
     def refuse(self, act: str, subject: str) -> None:
