@@ -9,7 +9,8 @@ This process stays outside and starts the command in a child that gives up its r
 
 1. namespaces (`namespaces.py`), where the system has them: writes go to the scratch folder, the network is empty;
 2. Landlock (`landlock.py`), where the kernel has it: only the folders of step 1 (or, without it, the given ones) are writable;
-3. without namespaces a seccomp filter (`seccomp.py`) for datagrams and file modes.
+3. without namespaces a seccomp filter (`seccomp.py`) for datagrams and file modes; the command is started in a double of
+   the working folder (`links.py`).
 
 Where there is neither 1 nor 2, nothing is started, unless `--python-only` allows it: then Python's audit hook
 (`truetune.probe.write_guard`) is all there is. Exit code REFUSED where nothing was started.
@@ -36,7 +37,7 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from truetune.confinement import landlock, namespaces, seccomp
+from truetune.confinement import landlock, links, namespaces, seccomp
 
 REFUSED = 125
 """The exit code where nothing was started, as of `env` and `timeout`"""
@@ -46,13 +47,17 @@ ORDERS = "TRUETUNE_ORDERS"
 SET_PARENT_DEATH_SIGNAL, SET_SUBREAPER = 1, 36
 ENTERED, FAILED = b"e", b"f"
 """What the child reports before it becomes the command"""
-WRITTEN = "written"
+WRITTEN, HERE = "written", "here"
+COPIED = 1_000_000
+"""Bytes of a file in the working folder up to which a program may write to its copy, where there are no overlays"""
 DEVICES = (*namespaces.DEVICES, namespaces.SHARED_MEMORY)
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "axolotl", "llamafactory-cli", "mpirun", "horovodrun")
 MASTER_PORT = 29500
 """torch's own for the first process of a group"""
 NONE = ("none of Linux's ways to confine a program works here: there is no Landlock (Linux 5.13), and no user namespaces "
         "with overlays (Linux 5.12) may be made")  # fmt: skip
+ACCEPT = "`truetune rehearse --guard python` makes do with Python's audit hook"
+ALONE = "Python's audit hook alone keeps the command from writing and connecting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +80,6 @@ class Guard:
     modes: bool = False
     """Modes, owners and times of files outside can't be changed"""
     signals: bool = False
-
-    def sentence(self) -> str:
-        """What holds, for people."""
-        if self.covered:
-            files = "writes go to a temporary folder, by overlays"
-        elif self.landlock:
-            files = "writes elsewhere are refused"
-        else:
-            return "Python's audit hook alone keeps it from writing and connecting; programs that are not Python are refused"
-        kernel = f" and Landlock {self.landlock}" if self.covered and self.landlock else ""
-        kernel = kernel if self.covered else f" by Landlock {self.landlock}"
-        return files + kernel
 
     def gaps(self) -> list[str]:
         """What the kernel does not hold here, so that Python's audit hook alone does."""
@@ -192,9 +185,14 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
     if "namespaces" not in asked.without:
         guard = _with_namespaces(guard, kept, report, answer)
     guard = _with_landlock(guard, asked)
-    if not guard.covered and not guard.landlock and not asked.python_only:
-        raise RuntimeError(NONE)
-    variables = {**os.environ, **_variables(kept[0], guard), GUARD: json.dumps(asdict(guard))}
+    if not guard.covered and not guard.landlock:
+        if not asked.python_only:
+            raise RuntimeError(f"{NONE}. {ACCEPT}")
+        print(f"truetune: {NONE}: {ALONE}", file=sys.stderr)
+    if not guard.covered:
+        os.chdir(links.double(os.getcwd(), os.path.join(kept[0], HERE), copy_up_to=COPIED))
+        os.environ["PWD"] = os.getcwd()
+    variables = {**os.environ, **_variables(kept[0], guard), GUARD: json.dumps({**asdict(guard), "gaps": guard.gaps()})}
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -254,7 +252,7 @@ def _variables(folder: str, guard: Guard) -> dict[str, str]:
     made |= SWITCHED_OFF
     if not guard.covered:
         made |= {name: os.path.join(temporary, name.lower()) for name in CACHES}
-        made |= {"HF_DATASETS_CACHE": _linked(_datasets_cache(), os.path.join(temporary, "datasets"))}
+        made |= {"HF_DATASETS_CACHE": links.double(str(_datasets_cache()), os.path.join(temporary, "datasets"))}
     return made
 
 
@@ -274,17 +272,6 @@ CACHES = ("HF_MODULES_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TO
 def _datasets_cache() -> Path:
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")
     return Path(os.environ.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")).expanduser()
-
-
-def _linked(cache: Path, folder: str) -> str:
-    """A copy of a cache whose files are links: the library puts locks and new files beside those that it reads."""
-    for place, _, names in os.walk(cache):
-        copy = os.path.join(folder, os.path.relpath(place, cache))
-        os.makedirs(copy, exist_ok=True)
-        for name in names:
-            if not name.endswith(".lock"):
-                os.symlink(os.path.join(place, name), os.path.join(copy, name))
-    return folder
 
 
 def _wait_for(child: int) -> int:

@@ -15,7 +15,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -40,7 +40,7 @@ def begin(guard_text: str, orders_text: str) -> None:
     if guard["covered"] or guard["landlock"]:
         prove(guard)
     write_guard.install(guard)
-    RehearsalHook(orders, guard["refused"]).watch_imports()
+    RehearsalHook(orders, guard["refused"], guard["gaps"]).watch_imports()
 
 
 def prove(guard: dict[str, Any]) -> None:
@@ -78,10 +78,11 @@ def end_process(error: BaseException | str, folder: str) -> NoReturn:
 class RehearsalHook:
     """What is changed in which module, and what has been."""
 
-    def __init__(self, orders: dict[str, Any], folder: str) -> None:
-        """`folder` takes the reason of a failure, for the parent."""
+    def __init__(self, orders: dict[str, Any], folder: str, gaps: Sequence[str] = ()) -> None:
+        """`folder` takes the reason of a failure, for the parent; `gaps` are what the kernel does not hold."""
         self.orders = orders
         self.folder = folder
+        self.gaps = gaps
         self.rehearsing = False
         """Is an optimizer's step one of ours?"""
         self.changed: set[str] = set()
@@ -134,6 +135,8 @@ class RehearsalHook:
         from truetune.probe import miniature
 
         miniature.replace_models(module.PreTrainedModel, self.ensure_guards)
+        if self.gaps:
+            miniature.note(f"held by Python's hook, not by the kernel: {', '.join(self.gaps)}")
 
     def change_optimizers(self, module: Any) -> None:
         """End the process at a step of an optimizer that trains a miniature and is not ours.

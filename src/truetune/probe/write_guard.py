@@ -168,7 +168,7 @@ class WriteGuard:
                 pass
             finally:
                 self.noting = False
-        raise Refusal(errno.EACCES, f"truetune: {line} {act} what a rehearsal keeps it from", subject)
+        raise Refusal(errno.EACCES, f"truetune: a rehearsal keeps the program from this ({line} {act})", subject)
 
 
 ACTS = {
