@@ -1,9 +1,10 @@
 """Ways out: each writes, removes, moves, truncates or sends something outside, and is tried in a process of its own.
 
-`python -m tests.confinement.escapes` with a JSON object in the variable ESCAPES: `outside` is a folder of the files `kept`,
-`other` and the folder `sub` with `inner`; `port`, `datagram_port` and `socket` are listened at, `process` waits; `skipped`
-are names of ways, `native` says whether those are tried that Python's own hook does not see. Prints a JSON object: the name of each
-way, and what came of it ("done", or the error). "done" says nothing yet: under an overlay most are done, elsewhere.
+`python -m tests.confinement.escapes` with a JSON object in the variable ESCAPES: `outside` is a folder of the files
+`kept`, `other` and the folder `sub` with `inner`; `port`, `datagram_port` and `socket` are listened at, `process`
+waits; `skipped` are names of ways, `native` says whether those are tried that Python's own hook does not see. Prints a JSON
+object: the name of each way, and what came of it ("done", or the error). "done" says nothing yet: under an overlay most
+are done, elsewhere.
 """
 
 from __future__ import annotations
@@ -293,7 +294,8 @@ def copy_a_range() -> None:
 
 @way
 def temporary_file_there() -> None:
-    tempfile.NamedTemporaryFile(dir=OUTSIDE, delete=False).write(b"x")
+    with tempfile.NamedTemporaryFile(dir=OUTSIDE, delete=False) as file:
+        file.write(b"x")
 
 
 @way
@@ -544,9 +546,10 @@ def tried(act: Callable[[], Any]) -> str:
     return answer
 
 
-def try_all() -> dict[str, str]:
+def try_all(*names: str) -> dict[str, str]:
+    """Those of these names, or all that are not to be skipped."""
     skipped = {*TARGETS["skipped"]} | (set() if TARGETS["native"] else NATIVE)
-    return {name: tried(act) for name, act in WAYS.items() if name not in skipped}
+    return {name: tried(act) for name, act in WAYS.items() if name in (names or WAYS) and name not in skipped}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A rehearsal fails closed: whatever order a script imports in and whatever it tries, what was there stays as it was."""
+"""A rehearsal fails closed: whatever order a script imports in, whatever it tries, what was there stays as it was."""
 
 from __future__ import annotations
 
@@ -84,8 +84,19 @@ for name in names_of_all_else():
     except Exception:
         pass
 assert not set(PACKAGES) & set(sys.modules)
-from itertools import permutations
-print(json.dumps([[order, in_a_child(order, shrinks)] for order in permutations(PACKAGES)]))
+
+
+def go_on(order):
+    # A child for each next package: orders that begin alike share those imports.
+    rest = [package for package in PACKAGES if package not in order]
+    if not rest:
+        shrinks()
+        print(json.dumps(order), flush=True)
+    for package in rest:
+        assert in_a_child([package], lambda: go_on([*order, package])) == 0, (order, package)
+
+
+go_on([])
 """
 )
 
@@ -131,15 +142,18 @@ def test_every_order_of_imports_shrinks(tmp_path: Path) -> None:
         env={**variables, launch.ORDERS: json.dumps(orders)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout.splitlines()[-1])
-    assert [tuple(order) for order, _ in results] == list(permutations(PACKAGES))
-    assert [code for _, code in results] == [0] * 24, done.stderr
+    found = [tuple(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert found == list(permutations(PACKAGES))
 
 
 def test_the_adapter_stays_as_it_was(tmp_path: Path) -> None:
     """Three orders, the alphabetical one first; each saves after its training in whatever happens."""
     model(tmp_path)
-    for name in ("adapter/adapter_model.safetensors", "merged/model.safetensors", "run/checkpoint-1/trainer_state.json"):
+    for name in (
+        "adapter/adapter_model.safetensors",
+        "merged/model.safetensors",
+        "run/checkpoint-1/trainer_state.json",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         path.write_bytes(b"trained for a week")
@@ -154,13 +168,15 @@ def test_the_adapter_stays_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_script_that_tries_to_get_out(tmp_path: Path) -> None:
-    """Before and after its training, with all that a training has loaded."""
+    """After its training, with all that a training has loaded, and a little before it."""
     outside, folder = outside_of(tmp_path), tmp_path / "project"
     folder.mkdir()
     model(folder)
     script = (
         "import sys\nsys.path.insert(0, sys.argv[1])\nfrom tests.confinement.escapes import try_all\nimport json, os\n"
-        "first = try_all()\n" + TRAINS.partition("for order in json")[0] + "try:\n    train()\nfinally:\n"
+        "first = try_all('open_for_writing', 'c_library_unlink', 'program_that_moves')\n"
+        + TRAINS.partition("for order in json")[0]
+        + "try:\n    train()\nfinally:\n"
         "    import torch\n    second = try_all()\n"
         "    try:\n        torch.save({}, os.path.join(json.loads(os.environ['ESCAPES'])['outside'], 'kept'))\n"
         "    finally:\n        print(json.dumps([first, second]))\n"
@@ -175,7 +191,8 @@ def test_a_script_that_tries_to_get_out(tmp_path: Path) -> None:
         assert (tree(folder), tree(outside)) == before, done.stdout
         assert heard == []
     first, second = json.loads(done.stdout.splitlines()[-1])
-    assert len(first) == len(second) >= 75
+    assert len(first) == 3
+    assert len(second) >= 75
     assert "memorised in " in done.stderr, done.stderr
 
 
@@ -209,5 +226,8 @@ def test_refusals_are_told_with_their_line(tmp_path: Path) -> None:
     tmp_path.joinpath("train.py").write_text("import os\n\nos.remove('/etc/passwd')\n")
     done = rehearse(tmp_path, "train.py")
     assert done.returncode == 1
-    assert "[Errno 13] truetune: a rehearsal keeps the program from this (train.py:3 removes): '/etc/passwd'" in done.stderr
+    assert (
+        "truetune: a rehearsal keeps the program from this (train.py:3 removes): '/etc/passwd'"
+        in done.stderr
+    )
     assert "truetune: kept from the program: train.py:3 removes /etc/passwd\n" in done.stderr

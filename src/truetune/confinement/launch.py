@@ -2,15 +2,17 @@
 
     python -I -S launch.py --kept FOLDER --kept FOLDER -- COMMAND...
 
-The first folder takes what the command writes elsewhere (`written`), its temporary files (`tmp`) and, in `refused`, what
-a Python process of it was refused. The command gets a JSON object in TRUETUNE_GUARD that says what holds: a `Guard`.
+The first folder takes what the command writes elsewhere (`written`), its temporary files (`tmp`) and, in `refused`,
+what a Python process of it was refused. The command gets a JSON object in TRUETUNE_GUARD that says what holds: a
+`Guard`. The folder that TRUETUNE_ORDERS names, for the hook's records, is kept as well.
 
 This process stays outside and starts the command in a child that gives up its rights first:
 
 1. namespaces (`namespaces.py`), where the system has them: writes go to the scratch folder, the network is empty;
-2. Landlock (`landlock.py`), where the kernel has it: only the folders of step 1 (or, without it, the given ones) are writable;
-3. without namespaces a seccomp filter (`seccomp.py`) for datagrams and file modes; the command is started in a double of
-   the working folder (`links.py`).
+2. Landlock (`landlock.py`), where the kernel has it: only the folders of step 1 (or, without it, the given ones) are
+   writable;
+3. without namespaces a seccomp filter (`seccomp.py`) for datagrams and file modes; the command is started in a double
+   of the working folder (`links.py`).
 
 Where there is neither 1 nor 2, nothing is started, unless `--python-only` allows it: then Python's audit hook
 (`truetune.probe.write_guard`) is all there is. Exit code REFUSED where nothing was started.
@@ -54,8 +56,8 @@ DEVICES = (*namespaces.DEVICES, namespaces.SHARED_MEMORY)
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "axolotl", "llamafactory-cli", "mpirun", "horovodrun")
 MASTER_PORT = 29500
 """torch's own for the first process of a group"""
-NONE = ("none of Linux's ways to confine a program works here: there is no Landlock (Linux 5.13), and no user namespaces "
-        "with overlays (Linux 5.12) may be made")  # fmt: skip
+NONE = ("none of Linux's ways to confine a program works here: there is no Landlock (Linux 5.13), and no user "
+        "namespaces with overlays (Linux 5.12) may be made")  # fmt: skip
 ACCEPT = "`truetune rehearse --guard python` makes do with Python's audit hook"
 ALONE = "Python's audit hook alone keeps the command from writing and connecting"
 
@@ -211,8 +213,8 @@ def _with_namespaces(guard: Guard, kept: list[str], report: int, answer: int) ->
     view = namespaces.isolate(kept, scratch)
     namespaces.drop_capabilities()
     return replace(
-        guard, writable=(*guard.writable, *view.covered), covered=view.covered, own_network=True, tcp=True, datagrams=True,
-        modes=True,
+        guard, writable=(*guard.writable, *view.covered), covered=view.covered, own_network=True, tcp=True,
+        datagrams=True, modes=True,
     )  # fmt: skip
 
 
@@ -247,7 +249,7 @@ def _group_ports(command: Sequence[str]) -> Sequence[int]:
 def _variables(folder: str, guard: Guard) -> dict[str, str]:
     """Where caches and trackers of known packages go, and that nothing is asked of the hub."""
     temporary = os.path.join(folder, "tmp")
-    made = {name: temporary for name in ("TMPDIR", "TMP", "TEMP")}
+    made = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)
     made |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED}
     made |= SWITCHED_OFF
     if not guard.covered:
@@ -256,14 +258,17 @@ def _variables(folder: str, guard: Guard) -> dict[str, str]:
     return made
 
 
-REDIRECTED = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "TENSORBOARD_LOGGING_DIR", "TRACKIO_DIR",
-              "COMET_OFFLINE_DIRECTORY", "MLFLOW_TRACKING_URI", "SWANLAB_LOG_DIR", "CLEARML_CACHE_DIR")  # fmt: skip
+REDIRECTED = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "TENSORBOARD_LOGGING_DIR",
+              "TRACKIO_DIR", "COMET_OFFLINE_DIRECTORY", "MLFLOW_TRACKING_URI", "SWANLAB_LOG_DIR",
+              "CLEARML_CACHE_DIR")  # fmt: skip
 """Trackers' own folders"""
 SWITCHED_OFF = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
-    "SWANLAB_MODE": "disabled", "DISABLE_MLFLOW_INTEGRATION": "TRUE", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "PYTHONDONTWRITEBYTECODE": "1",
+    "SWANLAB_MODE": "disabled", "DISABLE_MLFLOW_INTEGRATION": "TRUE",
+    "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
+"""Trackers, the hub, and devices; a program that is not hooked could train on those for hours, for nothing"""
 CACHES = ("HF_MODULES_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "MPLCONFIGDIR",
           "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_RUNTIME_DIR")  # fmt: skip
 """Those that are written where there is no overlay over them"""

@@ -1,7 +1,7 @@
 """A folder's double for where no overlay can be laid: folders are made, small files copied, others are links.
 
-Programs write beside what they read: logs into the working folder, locks into a cache. In the double new files and small
-old ones can be written; a large one can be read, and written by nobody, since it is a link to what may not be written.
+Programs write beside what they read: logs into the working folder, locks into a cache. In the double new files and
+small old ones can be written. A large one can be read, and not written, since it is a link to what may not be written.
 """
 
 from __future__ import annotations

@@ -2,14 +2,16 @@
 
 `isolate` gives the calling process
 
-- **files**: everything is mounted read-only. Over each folder of the user's (`folders_to_cover`) lies an overlay: what is
-  written there can be read back as usual, and lies in a scratch folder in truth. The folders in `kept` stay as they are.
+- **files**: everything is mounted read-only. Over each folder of the user's (`folders_to_cover`) lies an overlay: what
+  is written there can be read back as usual, and lies in a scratch folder in truth. The folders in `kept` stay as they
+  are.
 - **devices**: those without a store behind them (DEVICES), and an empty /dev/shm.
 - **network**: one of its own, which has nothing but a loopback interface.
 - **System V shared memory and message queues** of its own.
 
-It needs no rights, but a kernel and a system that let users make user namespaces: most distributions do; Docker's usual
-seccomp profile and Ubuntu's AppArmor (from 23.10 on) don't. Overlays of a user's own need Linux 5.11, mount_setattr 5.12.
+It needs no rights, but a kernel and a system that let users make user namespaces: most distributions do; Docker's
+usual seccomp profile and Ubuntu's AppArmor (from 23.10 on) don't. Overlays of a user's own need Linux 5.11,
+mount_setattr 5.12.
 Where a folder's file system can't be covered (some network file systems), it is read-only.
 
 The caller forks, and its parent calls `map_user`, since only from outside can more than one user be mapped.
@@ -37,11 +39,11 @@ AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 DROP_FROM_BOUNDING_SET = 24
 LAST_CAPABILITY = 63
 KEPT_CAPABILITIES = {0, 1, 3, 4, 6, 7}
-"""chown, dac_override, fowner, fsetid, setgid, setuid: root's usual access to files, which is still held by the mounts"""
+"""chown, dac_override, fowner, fsetid, setgid, setuid: root's usual access to files, which the mounts still hold"""
 SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 1
 ALL_USERS = 4294967295
-SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/sbin", "/sys",
-          "/usr")  # fmt: skip
+SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/sbin",
+          "/sys", "/usr")  # fmt: skip
 """Not covered, and read-only: no program of a user's writes there"""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 SHARED_MEMORY = "/dev/shm"

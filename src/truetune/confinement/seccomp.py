@@ -160,7 +160,7 @@ def _sockets(tcp: bool) -> list[Instruction]:
 
 
 def _sends(place: int) -> list[Instruction]:
-    """A connection that is opened by sending, which Landlock does not see. `place` is the number of the flags' argument."""
+    """A connection that is opened by sending, which Landlock does not see. `place` is that of the flags' argument."""
     return [
         (LOAD, 0, 0, ARGUMENTS + 8 * place),
         (JUMP_IF_SET, 0, 1, FAST_OPEN),

@@ -47,8 +47,10 @@ def prove(guard: dict[str, Any]) -> None:
     """Look whether the kernel holds this process as the launcher says. Raises UnguardedError."""
     beside = os.path.dirname(guard["writable"][0])
     if guard["covered"]:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        kinds = {line.split()[4].encode().decode("unicode_escape"): line.partition(" - ")[2].split()[0] for line in lines}
+        kinds = {}
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            point = line.split()[4].encode().decode("unicode_escape")
+            kinds[point] = line.partition(" - ")[2].split()[0]  # the last one lies on top
         bare = [folder for folder in guard["covered"] if kinds.get(folder) != "overlay"]
         if bare:
             raise UnguardedError(f"nothing lies over {bare[0]}, so that writes there would stay")

@@ -1,8 +1,8 @@
 """An audit hook of Python that refuses what a rehearsal must not do, and says which line of the program wanted it.
 
-The kernel holds a rehearsal (`truetune.confinement`); its refusals name no line and no reason. This hook sees what Python
-itself does (`sys.addaudithook`: opens, removals, renames, modes, connections, programs that are started) before the
-kernel does, raises a PermissionError that names truetune, and leaves a note for the parent. What a library in C or Rust
+The kernel holds a rehearsal (`truetune.confinement`); its refusals name no line and no reason. This hook sees what
+Python itself does (`sys.addaudithook`: opens, removals, renames, modes, connections, programs that are started) before
+the kernel does, raises a PermissionError that names truetune, and leaves a note for the parent. What a library in C or Rust
 does by itself, and what other programs do, it does not see.
 
 Standard library only, and no import that a program of the user's could have replaced: this runs before the program.
@@ -23,7 +23,20 @@ NOTES = 20
 """Of one process; the first ones tell what is going on"""
 LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/truetune/probe/", "/truetune/rehearsal/", "<frozen")
 """In the files that are no line of the user's"""
-HARMLESS = ("uname", "ldconfig", "ldconfig.real", "lscpu", "nvidia-smi", "gcc", "cc", "ld", "objdump", "file", "which", "getconf")
+HARMLESS = (
+    "uname",
+    "ldconfig",
+    "ldconfig.real",
+    "lscpu",
+    "nvidia-smi",
+    "gcc",
+    "cc",
+    "ld",
+    "objdump",
+    "file",
+    "which",
+    "getconf",
+)
 """Programs that may be started where Python's hook alone holds: they look, or write where they are told"""
 GIT_LOOKS = ("rev-parse", "status", "describe", "log", "diff", "branch", "remote", "version", "ls-files", "show")
 Event = tuple[Any, ...]
