@@ -1,10 +1,11 @@
 """Ways out: each writes, removes, moves, truncates or sends something outside, and is tried in a process of its own.
 
-`python -m tests.confinement.escapes` with a JSON object in the variable ESCAPES: `outside` is a folder of the files
-`kept`, `other` and the folder `sub` with `inner`; `port`, `datagram_port` and `socket` are listened at, `process`
-waits; `skipped` are names of ways, `native` says whether those are tried that Python's own hook does not see. Prints a JSON
-object: the name of each way, and what came of it ("done", or the error). "done" says nothing yet: under an overlay most
-are done, elsewhere.
+`python -m tests.confinement.escapes` reads a JSON object from the variable ESCAPES: `outside` is a folder of the files
+`kept` and `other` and the folder `sub` with `inner`; `port`, `datagram_port` and `socket` are listened at; `process`
+waits; `skipped` are names of ways; `native` says whether those are tried that Python's own hook does not see.
+
+It prints a JSON object: the name of each way, and what came of it ("done", or the error). "done" says nothing yet:
+under an overlay most are done, elsewhere.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def test_pythons_hook_alone(tmp_path: Path) -> None:
     notes = [json.loads(path.read_text()) for path in (tmp_path / "work" / "refused").glob("*.json")]
     assert {note["act"] for note in notes} >= {"opens for writing", "removes", "moves", "connects to", "starts"}
     lines = [note["line"] for note in notes]
-    assert any(line.endswith("tests/confinement/escapes.py:62") for line in lines), lines
+    assert any("tests/confinement/escapes.py:" in line for line in lines), lines
 
 
 def test_nothing_is_started_where_nothing_holds(tmp_path: Path) -> None:
@@ -246,8 +246,11 @@ def wait_until(true: Any, seconds: float = 30.0) -> None:
 def test_folders_to_cover_hold_no_mount_point(tmp_path: Path) -> None:
     tmp_path.joinpath("a", "b").mkdir(parents=True)
     tmp_path.joinpath("a", "c").mkdir()
-    found = list(namespaces.folders_to_cover(["/", "/proc", str(tmp_path / "a" / "b")], []))
+    tmp_path.joinpath("a", "d").mkdir()
+    mounts = {"/": False, "/proc": False, str(tmp_path / "a" / "b"): False, str(tmp_path / "a" / "d"): True}
+    found = list(namespaces.folders_to_cover(mounts, []))
     assert str(tmp_path / "a" / "b") in found
+    assert str(tmp_path / "a" / "d") not in found
     assert str(tmp_path / "a" / "c") in found
     assert str(tmp_path) not in found
     assert not {"/proc", "/usr"} & set(found)

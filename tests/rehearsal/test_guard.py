@@ -226,8 +226,5 @@ def test_refusals_are_told_with_their_line(tmp_path: Path) -> None:
     tmp_path.joinpath("train.py").write_text("import os\n\nos.remove('/etc/passwd')\n")
     done = rehearse(tmp_path, "train.py")
     assert done.returncode == 1
-    assert (
-        "truetune: a rehearsal keeps the program from this (train.py:3 removes): '/etc/passwd'"
-        in done.stderr
-    )
+    assert "truetune: a rehearsal keeps the program from this (train.py:3 removes): '/etc/passwd'" in done.stderr
     assert "truetune: kept from the program: train.py:3 removes /etc/passwd\n" in done.stderr

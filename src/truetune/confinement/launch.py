@@ -185,7 +185,7 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
     kept = [os.path.realpath(folder) for folder in asked.kept]
     guard = Guard((*kept, *DEVICES), os.path.join(kept[0], "refused"))
     if "namespaces" not in asked.without:
-        guard = _with_namespaces(guard, kept, report, answer)
+        guard = _with_namespaces(guard, kept, asked.command, report, answer)
     guard = _with_landlock(guard, asked)
     if not guard.covered and not guard.landlock:
         if not asked.python_only:
@@ -203,19 +203,26 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
         raise RuntimeError(f"{asked.command[0]}: can't be started: {error.strerror}") from None
 
 
-def _with_namespaces(guard: Guard, kept: list[str], report: int, answer: int) -> Guard:
+def _with_namespaces(guard: Guard, kept: list[str], command: Sequence[str], report: int, answer: int) -> Guard:
     """Raises NamespaceError where the system gives none."""
     namespaces.enter()
     os.write(report, ENTERED)
     os.read(answer, 1)  # ends when the parent has mapped the user
     scratch = os.path.join(kept[0], WRITTEN)
     os.makedirs(scratch)
-    view = namespaces.isolate(kept, scratch)
+    view = namespaces.isolate(kept, scratch, _used(command))
     namespaces.drop_capabilities()
     return replace(
         guard, writable=(*guard.writable, *view.covered), covered=view.covered, own_network=True, tcp=True,
         datagrams=True, modes=True,
     )  # fmt: skip
+
+
+def _used(command: Sequence[str]) -> list[str]:
+    """Folders that programs write to: the working folder, home, caches, and those of the script and other words."""
+    named = [os.environ.get(name, "") for name in ("HOME", "HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")]
+    words = [word if os.path.isdir(word) else os.path.dirname(word) for word in command[1:] if os.path.exists(word)]
+    return [os.getcwd(), *(folder for folder in (*named, *words) if folder)]
 
 
 def _with_landlock(guard: Guard, asked: argparse.Namespace) -> Guard:

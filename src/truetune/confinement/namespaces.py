@@ -25,7 +25,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,27 +87,34 @@ def map_user(process: int) -> None:
             folder.joinpath(name).write_text(f"{number} {number} 1")
 
 
-def isolate(kept: Iterable[str], scratch: str) -> View:
+def isolate(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> View:
     """Make the view that the module's text describes, after `enter` and `map_user`.
 
     Args:
         kept: Folders that stay as they are, and writable.
         scratch: A folder below one of `kept` that takes what is written elsewhere.
+        used: Folders that the program will surely write to; they get an overlay of their own where they need one.
 
     Raises NamespaceError where it can't be made; the process must end then, since half of it may stand.
     """
     here = os.getcwd()
     _mount(None, "/", None, RECURSIVE | PRIVATE, None)
-    kept = [os.path.realpath(folder) for folder in kept]
+    kept, scratch = [os.path.realpath(folder) for folder in kept], os.path.realpath(scratch)
     handles = [(folder, os.open(folder, os.O_PATH | os.O_CLOEXEC)) for folder in kept]
     covered: list[str] = []
     read_only: list[str] = []
-    for folder in folders_to_cover(_mount_points(), kept):
-        (covered if _cover(folder, scratch, len(covered)) else read_only).append(folder)
+    folders = list(folders_to_cover(_mount_points(), kept))
     _replace_devices(os.path.join(scratch, "devices"))
+    folders.sort(key=lambda folder: _is_below(scratch, [folder]))  # under an overlay `scratch` would be another folder
+    for folder in folders:
+        (covered if _cover(folder, scratch, len(covered)) else read_only).append(folder)
+    _show(handles)  # `scratch` is there again
+    for folder in _hidden_by_others(used, covered, kept):
+        if _cover(folder, scratch, len(covered)):
+            covered.append(folder)
     _set_attributes("/", AT_RECURSIVE, READ_ONLY, 0)
-    for folder, handle in handles:
-        _mount(f"/proc/self/fd/{handle}", folder, None, BIND, None)
+    _show(handles)
+    for _, handle in handles:
         os.close(handle)
     for folder in (*covered, *kept, SHARED_MEMORY):
         _set_attributes(folder, 0, 0, READ_ONLY)
@@ -124,16 +131,17 @@ def drop_capabilities() -> None:
             libc.prctl(DROP_FROM_BOUNDING_SET, ctypes.c_ulong(capability), 0, 0, 0)
 
 
-def folders_to_cover(mount_points: Iterable[str], kept: Iterable[str]) -> Iterator[str]:
-    """The largest folders that can lie under an overlay: one must hold no mount point.
+def folders_to_cover(mount_points: Mapping[str, bool], kept: Iterable[str]) -> Iterator[str]:
+    """The largest folders that can lie under an overlay: one must hold no mount point. Read-only mounts need none.
 
-    The system's own are left out, and what is kept, unless it lies below.
+    The system's own are left out, and what is kept, unless it lies below. `mount_points` says of each whether it is
+    read-only.
     """
     mounts = [point for point in mount_points if not _is_below(point, SYSTEM)]
     kept = list(kept)
 
     def walk(folder: str) -> Iterator[str]:
-        if folder in kept or folder in SYSTEM or os.path.islink(folder):
+        if folder in kept or folder in SYSTEM or mount_points.get(folder) or os.path.islink(folder):
             return
         if any(point != folder and _is_below(point, [folder]) for point in mounts):
             with suppress(OSError), os.scandir(folder) as entries:
@@ -149,13 +157,41 @@ def folders_to_cover(mount_points: Iterable[str], kept: Iterable[str]) -> Iterat
                 yield from walk(entry.path)
 
 
+def _show(handles: Iterable[tuple[str, int]]) -> None:
+    """Mount folders where they were, on top of what covers them."""
+    for folder, handle in handles:
+        _mount(f"/proc/self/fd/{handle}", folder, None, BIND, None)
+
+
+def _hidden_by_others(used: Iterable[str], covered: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """The folders of the user's own, on the way to those in `used`, that lie below a folder of another user's.
+
+    The overlay above can't hold a copy of that one: its owner is nobody in our namespace. Root has all owners.
+    """
+    found: list[str] = []
+    for path in map(os.path.realpath, used if os.getuid() else ()):
+        above = [path, *map(str, Path(path).parents)]
+        root = next((folder for folder in above if folder in covered), None)
+        if root is None or not os.path.isdir(path) or _is_below(path, kept):
+            continue
+        between = above[: above.index(root)]
+        others = [folder for folder in between if os.stat(folder).st_uid != os.getuid()]
+        if others:
+            below = between[: between.index(others[0])]
+            place = below[-1] if below else path
+            if place not in found and os.access(place, os.W_OK):
+                found.append(place)
+    return found
+
+
 def _is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _mount_points() -> list[str]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line.split()[4].encode().decode("unicode_escape") for line in lines]
+def _mount_points() -> dict[str, bool]:
+    """Each, and whether it is read-only."""
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return {fields[4].encode().decode("unicode_escape"): "ro" in fields[5].split(",") for fields in lines}
 
 
 def _cover(folder: str, scratch: str, number: int) -> bool:
@@ -167,12 +203,14 @@ def _cover(folder: str, scratch: str, number: int) -> bool:
     if not os.access(folder, os.R_OK | os.X_OK):
         return False
     place = os.path.join(scratch, str(number))
-    if not _is_below(os.path.realpath(scratch), [folder]) and _lay_over(folder, place):
-        return True
-    place += "-memory"
-    os.mkdir(place)
-    _mount("tmpfs", place, "tmpfs", 0, None)
-    return _lay_over(folder, os.path.join(place, "overlay"))
+    with suppress(OSError):  # of a file system that lets even its owner not look at its root, too
+        if not _is_below(scratch, [folder]) and _lay_over(folder, place):
+            return True
+        place += "-memory"
+        os.mkdir(place)
+        _mount("tmpfs", place, "tmpfs", 0, None)
+        return _lay_over(folder, os.path.join(place, "overlay"))
+    return False
 
 
 def _lay_over(folder: str, place: str) -> bool:
@@ -205,7 +243,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 def _replace_devices(folder: str) -> None:
     """A /dev that holds DEVICES and shared memory of its own, made in `folder`. Disks and terminals are not in it."""
     os.mkdir(folder)
-    _mount("tmpfs", folder, "tmpfs", 0, None)
+    _mount("tmpfs", folder, "tmpfs", 0, "mode=755")  # in a sticky folder, others' devices can't be opened to create
     for device in DEVICES:
         place = os.path.join(folder, os.path.basename(device))
         with suppress(OSError):  # a system without this device

@@ -2,8 +2,8 @@
 
 The kernel holds a rehearsal (`truetune.confinement`); its refusals name no line and no reason. This hook sees what
 Python itself does (`sys.addaudithook`: opens, removals, renames, modes, connections, programs that are started) before
-the kernel does, raises a PermissionError that names truetune, and leaves a note for the parent. What a library in C or Rust
-does by itself, and what other programs do, it does not see.
+the kernel does, raises a PermissionError that names truetune, and leaves a note for the parent. What a library in C or
+Rust does by itself, and what other programs do, it does not see.
 
 Standard library only, and no import that a program of the user's could have replaced: this runs before the program.
 """
