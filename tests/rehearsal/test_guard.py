@@ -123,8 +123,24 @@ def train():
         trainer.model.merge_and_unload().save_pretrained("merged")
         tokenizer.save_pretrained("adapter")
 
-for order in json.loads(sys.argv[1]):
-    print(order, in_a_child(order, train))
+
+def train_and_try():
+    # A little before, and with all that a training has loaded.
+    sys.path.insert(0, sys.argv[2])
+    from tests.confinement.escapes import KEPT, try_all
+
+    print(json.dumps(try_all("open_for_writing", "c_library_unlink", "program_that_moves")), flush=True)
+    try:
+        train()
+    finally:
+        import torch
+
+        print(json.dumps(try_all()), flush=True)
+        torch.save({}, KEPT)
+
+
+for number, order in enumerate(json.loads(sys.argv[1])):
+    print(order, in_a_child(order, train if number else train_and_try), flush=True)
 """
 )
 
@@ -147,53 +163,30 @@ def test_every_order_of_imports_shrinks(tmp_path: Path) -> None:
 
 
 def test_the_adapter_stays_as_it_was(tmp_path: Path) -> None:
-    """Three orders, the alphabetical one first; each saves after its training in whatever happens."""
-    model(tmp_path)
-    for name in (
-        "adapter/adapter_model.safetensors",
-        "merged/model.safetensors",
-        "run/checkpoint-1/trainer_state.json",
-    ):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"trained for a week")
-    tmp_path.joinpath("train.log").write_text("of the real run")
-    tmp_path.joinpath("train.py").write_text(TRAINS)
-    orders = [PACKAGES, ("peft", "trl", "transformers", "datasets"), ("trl", "transformers", "peft", "datasets")]
-    before = tree(tmp_path)
-    done = rehearse(tmp_path, "--rows", "1", "train.py", json.dumps(orders))
-    assert tree(tmp_path) == before
-    assert done.stdout == "".join(f"{list(order)} 0\n" for order in orders), done.stderr
-    assert done.stderr.count("memorised in ") == 3, done.stderr
-
-
-def test_a_script_that_tries_to_get_out(tmp_path: Path) -> None:
-    """After its training, with all that a training has loaded, and a little before it."""
+    """Three orders, the alphabetical one first; each saves after its training, and the first tries all ways out."""
     outside, folder = outside_of(tmp_path), tmp_path / "project"
     folder.mkdir()
     model(folder)
-    script = (
-        "import sys\nsys.path.insert(0, sys.argv[1])\nfrom tests.confinement.escapes import try_all\nimport json, os\n"
-        "first = try_all('open_for_writing', 'c_library_unlink', 'program_that_moves')\n"
-        + TRAINS.partition("for order in json")[0]
-        + "try:\n    train()\nfinally:\n"
-        "    import torch\n    second = try_all()\n"
-        "    try:\n        torch.save({}, os.path.join(json.loads(os.environ['ESCAPES'])['outside'], 'kept'))\n"
-        "    finally:\n        print(json.dumps([first, second]))\n"
-    )
-    folder.joinpath("train.py").write_text(script)
+    for name in ("adapter/adapter_model.safetensors", "merged/model.safetensors", "run/checkpoint-1/optimizer.pt"):
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"trained for a week")
+    folder.joinpath("train.log").write_text("of the real run")
+    folder.joinpath("train.py").write_text(TRAINS)
+    orders = [PACKAGES, ("peft", "trl", "transformers", "datasets"), ("trl", "transformers", "peft", "datasets")]
     before = tree(folder), tree(outside)
     with ears(tmp_path) as (places, heard):
         targets = {"outside": str(outside), "skipped": [], "native": True, **places}
-        command = [sys.executable, "-m", "truetune", "rehearse", "--laws", "none", "--rows", "1", "train.py", str(ROOT)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600,
-                              env={**os.environ, "ESCAPES": json.dumps(targets)})  # fmt: skip
+        command = [sys.executable, "-m", "truetune", "rehearse", "--laws", "none", "--rows", "1", "train.py"]
+        done = subprocess.run([*command, json.dumps(orders), str(ROOT)], cwd=folder, capture_output=True, text=True,
+                              timeout=600, env={**os.environ, "ESCAPES": json.dumps(targets)})  # fmt: skip
         assert (tree(folder), tree(outside)) == before, done.stdout
         assert heard == []
-    first, second = json.loads(done.stdout.splitlines()[-1])
-    assert len(first) == 3
-    assert len(second) >= 75
-    assert "memorised in " in done.stderr, done.stderr
+    first, second, *ends = done.stdout.splitlines()
+    assert ends == [f"{list(order)} 0" for order in orders], done.stderr
+    assert len(json.loads(first)) == 3
+    assert len(json.loads(second)) >= 75
+    assert done.stderr.count("memorised in ") == 3, done.stderr
 
 
 def test_a_hook_that_fails_ends_the_command(tmp_path: Path) -> None:
