@@ -165,7 +165,7 @@ def test_no_way_leads_out(means: str, tmp_path: Path) -> None:
 
 
 PRETENDED = {"set_an_attribute", "touch", "c_library_chmod", "forked_process", "forked_and_executed", "another_process",
-             "orphan", "shell", "spawned_by_posix", "c_library_system", "opened_by_sending"}  # fmt: skip
+             "orphan", "shell", "spawned_by_posix", "c_library_system"}  # fmt: skip
 """Done without effect: no mode is changed; the failure of a child is not our parent's"""
 
 

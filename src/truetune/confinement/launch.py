@@ -85,7 +85,8 @@ class Guard:
 
     def gaps(self) -> list[str]:
         """What the kernel does not hold here, so that Python's audit hook alone does."""
-        parts = ((self.own_network or self.tcp, "TCP connections"), (self.own_network or self.datagrams, "UDP"),
+        parts = ((bool(self.covered or self.landlock), "writing of files"),
+                 (self.own_network or self.tcp, "TCP connections"), (self.own_network or self.datagrams, "UDP"),
                  (self.own_network, "Unix sockets with a path"), (self.modes, "file modes and times"),
                  (self.signals, "signals to other processes"))  # fmt: skip
         return [name for held, name in parts if not held]
@@ -186,6 +187,7 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
     guard = Guard((*kept, *DEVICES), os.path.join(kept[0], "refused"))
     if "namespaces" not in asked.without:
         guard = _with_namespaces(guard, kept, asked.command, report, answer)
+    namespaces.drop_capabilities()  # Landlock does not see how root changes a mount
     guard = _with_landlock(guard, asked)
     if not guard.covered and not guard.landlock:
         if not asked.python_only:
@@ -211,7 +213,6 @@ def _with_namespaces(guard: Guard, kept: list[str], command: Sequence[str], repo
     scratch = os.path.join(kept[0], WRITTEN)
     os.makedirs(scratch)
     view = namespaces.isolate(kept, scratch, _used(command))
-    namespaces.drop_capabilities()
     return replace(
         guard, writable=(*guard.writable, *view.covered), covered=view.covered, own_network=True, tcp=True,
         datagrams=True, modes=True,

@@ -124,7 +124,10 @@ def isolate(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> View
 
 
 def drop_capabilities() -> None:
-    """What a new user namespace gave: without it nothing can be mounted or unmounted. Works with the next exec."""
+    """What root has, or a new user namespace gave: without it no mount can be made, changed or taken away.
+
+    Landlock does not see a change of a mount's attributes. Works with the next exec; nothing happens for other users.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in range(LAST_CAPABILITY + 1):
         if capability not in KEPT_CAPABILITIES:
