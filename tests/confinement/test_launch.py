@@ -196,6 +196,14 @@ def test_exit_codes_and_signals_are_the_commands(means: str, tmp_path: Path) -> 
     assert done.returncode == 128 + signal.SIGKILL
 
 
+def test_root_keeps_no_right_over_the_system(means: str, tmp_path: Path) -> None:
+    """CAP_SYS_ADMIN changes mounts, CAP_DAC_READ_SEARCH opens files by number: neither is seen by Landlock."""
+    done = launched(tmp_path, MEANS[means], ["grep", "-E", "CapEff|NoNewPrivs", "/proc/self/status"])
+    held = dict(line.split(":") for line in done.stdout.splitlines())
+    assert int(held["CapEff"], 16) & (1 << 21 | 1 << 2) == 0
+    assert held["NoNewPrivs"].strip() == "1"
+
+
 def test_the_temporary_folder_and_shared_memory_can_be_used(means: str, tmp_path: Path) -> None:
     script = (
         "import multiprocessing as m, os, shutil, socket, tempfile\n"
