@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -163,6 +164,7 @@ class RehearsalHook:
         handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
         former = handlers.on_train_begin
         made = MadeTrainers()
+        numbers = count(1)
         module.Trainer.__new__ = NewTrainer(module.Trainer, made.note)
 
         @wraps(former)
@@ -172,7 +174,7 @@ class RehearsalHook:
                 if trainer is None:
                     raise UnguardedError("training begins, and no trainer is found")
                 self.rehearsing = True
-                rehearse_run(trainer, handler.train_dataloader, made.take_dataset(trainer), self.orders)
+                rehearse_run(trainer, handler.train_dataloader, made.take_dataset(trainer), self.orders, next(numbers))
             except Exception as error:
                 end_process(error, self.folder)
             finally:
@@ -184,12 +186,15 @@ class RehearsalHook:
             Path(self.orders["folder"], f"waiting-{os.getpid()}").touch()
 
 
-def rehearse_run(trainer: Any, loader: Any, given: Any, orders: dict[str, Any]) -> None:
-    """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too."""
+def rehearse_run(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int) -> None:
+    """Rehearse, and hand a record over to the parent, which judges it. A failure inside is told the parent, too.
+
+    `number` counts the rehearsals of this process, from 1.
+    """
     from truetune.probe.session import session
 
     with suppress(SystemExit):
-        session(trainer, loader, given, orders, 1)
+        session(trainer, loader, given, orders, number)
 
 
 def is_being_imported(name: str) -> bool:
