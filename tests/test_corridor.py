@@ -15,6 +15,7 @@ import truetune
 ROOT = Path(truetune.__file__).parent
 ROOMS = (
     "errors",
+    "confinement",
     "probe",
     "spec",
     "source",
@@ -40,6 +41,7 @@ ROOMS = (
     "cli",
 )
 LIGHT = (
+    "confinement",
     "spec",
     "source",
     "logs",

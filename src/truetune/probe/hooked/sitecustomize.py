@@ -82,18 +82,6 @@ def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
         pass
 
 
-def begin_rehearsal(package: str, orders: dict[str, Any]) -> None:
-    """A package of the run that is rehearsed has been imported."""
-    try:
-        load_truetune()
-        from truetune.probe.rehearsing import begin
-
-        begin(orders, package, After)
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"truetune: the hook failed and is off ({reason})", file=sys.stderr)
-
-
 def load_truetune() -> None:
     """Make truetune importable from where it is, and no other package from there."""
     import importlib.util
@@ -114,9 +102,21 @@ def wait_for_packages() -> None:
     import json
 
     orders = json.loads(os.environ[ORDERS])
-    begin = begin_rehearsal if orders["mode"] == "rehearse" else begin_run
     for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
-        After(package, begin, package, orders)
+        After(package, begin_run, package, orders)
+
+
+def begin_rehearsal() -> None:
+    """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
+    try:
+        load_truetune()
+        from truetune.probe.rehearsing import begin
+
+        begin(os.environ[GUARD], os.environ[ORDERS])
+    except BaseException as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"truetune: the rehearsal ends here, nothing was trained: {reason}", file=sys.stderr, flush=True)
+        os._exit(125)
 
 
 def hand_on() -> None:
@@ -155,7 +155,9 @@ def contain_start() -> None:
         _signal.signal(_signal.SIGALRM, former)
 
 
-if ORDERS in os.environ:
+if GUARD in os.environ:
+    begin_rehearsal()
+elif ORDERS in os.environ:
     contain_start()
 if __name__ == "sitecustomize":
     hand_on()
