@@ -140,8 +140,9 @@ def train_and_try():
         torch.save({}, KEPT)
 
 
-for number, order in enumerate(json.loads(sys.argv[1])):
-    print(order, in_a_child(order, train if number else train_and_try), flush=True)
+if __name__ == "__main__":  # one of the ways is a process that imports this again
+    for number, order in enumerate(json.loads(sys.argv[1])):
+        print(order, in_a_child(order, train if number else train_and_try), flush=True)
 """
 )
 

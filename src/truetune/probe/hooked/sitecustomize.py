@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ORDERS = "TRUETUNE_ORDERS"
+GUARD = "TRUETUNE_GUARD"
+"""Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
 START_SECONDS = 5.0
 """For a start that takes less than a millisecond"""
 HERE = os.path.dirname(__file__)  # as it stands on sys.path: `abspath` fails where the working folder is gone
