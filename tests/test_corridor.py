@@ -16,6 +16,7 @@ ROOT = Path(truetune.__file__).parent
 ROOMS = (
     "errors",
     "parsing",
+    "confinement",
     "probe",
     "spec",
     "source",
@@ -42,6 +43,7 @@ ROOMS = (
 )
 LIGHT = (
     "parsing",
+    "confinement",
     "spec",
     "source",
     "logs",

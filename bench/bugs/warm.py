@@ -127,6 +127,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
     import truetune.probe.session
     from truetune.probe.hook import begin
+    from truetune.probe.rehearsing import RehearsalHook
 
     os.chdir(request["folder"])
     middle = request["words"].index("--")
@@ -136,9 +137,12 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     truetune.probe.session.tell = _reached
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            orders = json.dumps(_orders(words))
-            for package in ("datasets", "transformers"):
-                begin(orders, package, lambda name, act: act(), lambda act: act())
+            orders = _orders(words)
+            if orders["mode"] == "rehearse":
+                RehearsalHook(orders, orders["folder"]).watch_imports()
+            else:
+                for package in ("datasets", "transformers"):
+                    begin(json.dumps(orders), package, lambda name, act: act(), lambda act: act())
             runpy.run_path(script, run_name="__main__")
     except Reached as reached:
         return _judged(reached.args[0])

@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 import truetune
 from truetune.errors import TruetuneError
-from truetune.probe.hook import trainer_of
+from truetune.probe.trainers import trainer_of_frames
 
 
 class AuditCallback(TrainerCallback):
@@ -29,7 +29,7 @@ class AuditCallback(TrainerCallback):
         """Called by the trainer when model, optimizer and data loader are ready."""
         if self.report is not None:
             return
-        self.report = truetune.audit(trainer_of(), parts.get("train_dataloader"), **self.settings)
+        self.report = truetune.audit(trainer_of_frames(), parts.get("train_dataloader"), **self.settings)
         failed = self.report.failed()
         if failed or args.process_index == 0:
             _draw(self.report)

@@ -35,13 +35,16 @@ class _Group:
 class Ear:
     """Listens in a thread of its own. `judge` is called there, for one group of processes at a time."""
 
-    def __init__(self, folder: Path, judge: Judge, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, judge: Judge, complain: Callable[[str], None], lose: Callable[[str], None]
+    ) -> None:
+        """`complain` is told what else is odd, `lose` why a training is not judged."""
         self.authkey = secrets.token_bytes(32)
         path = str(folder / "ear")
         unix = hasattr(os, "getuid") and len(path) < 100
         self._listener = Listener(path if unix else ("127.0.0.1", 0), authkey=self.authkey)
         self.address: Any = self._listener.address
-        self._judge, self._complain = judge, complain
+        self._judge, self._complain, self._lose = judge, complain, lose
         self._groups: dict[str, _Group] = {}
         self._lock = threading.RLock()
         self._open = True
@@ -76,11 +79,11 @@ class Ear:
             name, expected, failed = json.dumps(said["group"]), int(said["expected"]), said.get("failed")
             record = None if failed else read(Path(said["folder"]))
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            self._complain(f"a process of the run can't be understood: {error!r}")
+            self._lose(f"a process of the run can't be understood: {error!r}")
             connection.close()
             return
         if failed:
-            self._complain(f"the run can't be looked at: {failed}")
+            self._lose(f"the run can't be looked at: {failed}")
         with self._lock:
             group = self._groups.setdefault(name, _Group(expected))
             if group.judged:
@@ -110,7 +113,7 @@ class Ear:
                 if records:
                     go = self._judge(records)
             except Exception as error:
-                self._complain(f"the audit failed, the run goes on: {type(error).__name__}: {error}")
+                self._lose(f"the audit failed: {type(error).__name__}: {error}")
             finally:
                 for connection, _ in group.arrived:
                     _answer(connection, go=go)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import truetune
 from truetune.auditing.listen import Ear, Judge
+from truetune.auditing.workspace import workspace
 from truetune.errors import UsageError
 
 HOOKED = Path(truetune.__file__).parent / "probe" / "hooked"
 ORDERS = "TRUETUNE_ORDERS"
+LOOK_SECONDS = 0.5
+"""Between two looks for audits that were lost"""
 PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
@@ -36,6 +38,38 @@ class Outcome:
     """Processes that imported transformers' Trainer"""
     loops: int = 0
     """Processes of a rehearsal whose own loop was ended before it trained a miniature"""
+    lost: str = ""
+    """Why a training that began was not judged; empty where each was"""
+
+
+@dataclass
+class _Losses:
+    """The audits that were lost. The first is told at once, and only the first: the rest would say it again."""
+
+    folder: Path
+    complain: Callable[[str], None]
+    first: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, reason: str) -> None:
+        with self._lock:
+            if not self.first:
+                self.first = reason
+                self.complain(f"not judged: {reason}; the run goes on")
+
+    def watch(self) -> None:
+        """Look for reasons that processes of the run have left (`truetune.probe.boundary.note_loss`)."""
+        while not self._ended.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        for path in sorted(self.folder.glob("lost-*")):
+            self.tell(path.read_text(encoding="utf-8", errors="replace"))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.look()
 
 
 def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]) -> Outcome:
@@ -44,17 +78,42 @@ def run(command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: 
     `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.hook`.
     Raises UsageError where the command can't be started.
     """
-    folder = Path(tempfile.mkdtemp(prefix="truetune-"))
-    try:
-        ear = Ear(folder, judge, complain)
+    with hooked(orders, judge, complain) as session:
+        code = _wait(command, environment(session.orders))
+    return session.outcome(code)
+
+
+@dataclass
+class Session:
+    """A folder, an ear, and what they heard of the processes of one run."""
+
+    orders: dict[str, Any]
+    """For the hook: with the folder, and the ear's address and key"""
+    ear: Ear
+    losses: _Losses
+    waiting: int = 0
+    loops: int = 0
+
+    def outcome(self, code: int) -> Outcome:
+        """How the run ended, with its exit code."""
+        return Outcome(code, self.ear.reached, self.waiting, self.loops, self.losses.first)
+
+
+@contextmanager
+def hooked(orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]) -> Iterator[Session]:
+    """Inside, processes that get these orders are listened to."""
+    with workspace() as folder:
+        losses = _Losses(folder, complain)
+        ear = Ear(folder, judge, complain, losses.tell)
         sent = {**orders, "folder": str(folder), "address": ear.address, "authkey": ear.authkey.hex()}
+        session = Session(sent, ear, losses)
+        threading.Thread(target=losses.watch, daemon=True).start()
         try:
-            code = _wait(command, environment(sent))
+            yield session
         finally:
             ear.close()
-        return Outcome(code, ear.reached, *(sum(1 for _ in folder.glob(f"{kind}-*")) for kind in ("waiting", "loop")))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            losses.end()
+            session.waiting, session.loops = (sum(1 for _ in folder.glob(f"{kind}-*")) for kind in ("waiting", "loop"))
 
 
 def environment(orders: dict[str, Any]) -> dict[str, str]:

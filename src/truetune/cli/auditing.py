@@ -62,7 +62,7 @@ def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary
         return not verdicts[-1]
 
     outcome = start(command, {"mode": "audit", "batches": batches, "laws": laws, "canary": canary}, judge, say)
-    if not outcome.reached:
+    if not outcome.reached and not outcome.lost:
         say(f"nothing was audited: {unseen(outcome)}")
     return 1 if any(verdicts) else outcome.code
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from truetune.auditing.run import Outcome
     from truetune.probe.record import Record
 
+OFFLINE = ("a rehearsal makes no connection: models' config.json, tokenizers and data of the hub must be in its cache "
+           "(hf download NAME --exclude '*.safetensors')")  # fmt: skip
+
 
 @click.command(
     cls=Command, short_help="The whole run in miniature, on a CPU.", context_settings={"allow_interspersed_args": False}
@@ -36,17 +39,21 @@ if TYPE_CHECKING:
 @click.option(
     "--served-model", "serve_model", metavar="NAME", help="What that server calls the model, where it can't tell."
 )
+@click.option("--guard", type=click.Choice(["kernel", "python"]), default="kernel", show_default=True,
+              help="What keeps the command from writing and connecting. Python's own hook alone is weaker: it is for "
+                   "systems whose kernel has no means.")  # fmt: skip
 @report_options
 def rehearse(
     target: tuple[str, ...], rows: int, batches: int, laws: str, mutate: bool, serve: str | None,
-    serve_model: str | None, **options: Any,
+    serve_model: str | None, guard: str, **options: Any,
 ) -> int:  # fmt: skip
     """Rehearse a run in miniature, on a CPU, before any weight is downloaded.
 
     COMMAND is started unchanged; as it loads its model, a miniature takes the model's place: the same class, few and
     small layers, random weights. Where training begins, a few rows are memorised by the run's own collator and loss,
-    and recited from the prompts as they will be served. Then the command ends: nothing is trained or saved. SETTINGS
-    of truetune, Axolotl, LLaMA-Factory or TRL start the program that they are for.
+    and recited from the prompts as they will be served. Then the command ends: nothing is trained or saved. It can
+    write nowhere but in a temporary folder, and reaches no other machine. SETTINGS of truetune, Axolotl, LLaMA-Factory
+    or TRL start the program that they are for.
 
     \b
     Examples:
@@ -56,7 +63,9 @@ def rehearse(
       truetune rehearse --endpoint http://localhost:8000 -- python train.py
     """
     from truetune.auditing.run import run
+    from truetune.confinement.launch import REFUSED, remove
     from truetune.rehearsal.commands import command_of
+    from truetune.rehearsal.guarded import confined, read_refusals
     from truetune.rehearsal.report import report as judged
     from truetune.rehearsal.served import ask, server_of
     from truetune.spec.files import spec_of
@@ -83,15 +92,26 @@ def rehearse(
             say(f"not judged: {report.unjudged()}")
         return False
 
-    with tempfile.TemporaryDirectory(prefix="truetune-") as work:
-        orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False,
-                  "mutate": mutate}  # fmt: skip
-        outcome = run(command_of(target, Path(work)), orders, judge, say)
+    orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False,
+              "mutate": mutate}  # fmt: skip
+    work = tempfile.mkdtemp(prefix="truetune-")
+    try:
+        command = command_of(target, Path(work))
+        outcome = run(confined(command, Path(work), python_only=guard == "python"), orders, judge, say)
+        refusals = read_refusals(Path(work))
+    finally:
+        remove(work)
+    for line in refusals.lines():
+        say(line)
+    if refusals.failure or outcome.code == REFUSED:
+        say(f"nothing was rehearsed{refusals.failure and f': the hook failed ({refusals.failure})'}")
+        return 2
     if troubles:
         raise troubles[0]
     if not verdicts:
-        if not outcome.reached:
-            say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}")
+        if not outcome.reached and not outcome.lost:
+            hint = f"; {OFFLINE}" if outcome.code else ""
+            say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}{hint}")
         return outcome.code or 2
     return 1 if 1 in verdicts else max(verdicts)
 

@@ -1,122 +1,128 @@
-"""The hook: waits inside the user's process for a transformers.Trainer that is about to train."""
+"""The hook of `truetune run`: waits inside the user's process for a transformers.Trainer that is about to train.
+
+Two things of transformers are replaced: `Trainer.__new__`, to learn which data set a trainer is given before it
+prepares it, and `CallbackHandler.on_train_begin`, which is called when all is ready. Both do their own work inside
+`truetune.probe.boundary.contain`, and look at the run in a forked copy of the process where that can be made.
+"""
 
 from __future__ import annotations
 
-import inspect
-import json
 import os
 import sys
-import types
-import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-Act = Callable[[], None]
-Given = MutableMapping[Any, Any]
+from truetune.probe.boundary import Lost, contain, note_loss
+from truetune.probe.forked import can_fork
+from truetune.probe.limits import STOP, Limits
+from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
+
+After = Callable[..., Any]
+"""(name of a module, function, its arguments): it is called when the module has been imported"""
 
 
-def begin(orders: str, name: str, after: Callable[[str, Act], Any], calmly: Callable[[Act], None]) -> None:
-    """The package of this `name` has been imported; `after` calls when another has been, `calmly` keeps a failure of
-    ours from the run."""
-    said = json.loads(orders)
-    if name == "datasets" and said.get("canary"):
+def begin(package: str, orders: dict[str, Any], after: After) -> None:
+    """This package has been imported; `after` calls when another has been."""
+    if package == "datasets":
         from truetune.probe.twins import install as follow
 
         follow()
-    if name == "transformers":
-        if said["mode"] == "rehearse":
-            from truetune.probe.miniature import install
-
-            install(said)
-            _end_own_loops(said)
+    if package == "transformers":
         trainer = "transformers.trainer"
         if trainer in sys.modules:
-            patch(said, calmly)
+            patch(orders)
         else:
-            after(trainer, lambda: patch(said, calmly))
+            after(trainer, contain_patch, orders)
 
 
-def patch(orders: dict[str, Any], calmly: Callable[[Act], None]) -> None:
+def contain_patch(orders: dict[str, Any]) -> None:
+    """`patch`, when transformers' trainer has been imported. Raises nothing of ours."""
+    contain(patch, orders, on_failure=partial(note_loss, orders=orders))
+
+
+def patch(orders: dict[str, Any]) -> None:
     """Look at each class of trainer once, before the first of its callbacks learns that training begins."""
     trainer: Any = sys.modules["transformers.trainer"].Trainer
     handlers: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
-    given: Given = weakref.WeakKeyDictionary()
-    audited: set[str] = set()
     former = handlers.on_train_begin
-    trainer.__new__ = _New(trainer, given)
+    # All that the entry points use is made and looked at here, where a failure is contained.
+    hook, limits = Hook(orders), Limits.of(orders)
+    find, audit, lose = hook.find, hook.audit, hook.lose
+    step, whole = float(limits.step), float(limits.whole)
+    note = partial(contain, hook.made.note, on_failure=lose, seconds=step)
+    new = NewTrainer(trainer, note)
+    if new.trainer is not trainer or new.note is not note:
+        raise Lost("the hook for new trainers was not made")
 
     @wraps(former)
     def on_train_begin(handler: Any, *args: Any, **kwargs: Any) -> Any:
-        calmly(lambda: _reached(handler, orders, given, audited))
+        reached = contain(find, handler, on_failure=lose, seconds=step)
+        # By identity: whatever else comes back here is no verdict.
+        if reached is not None and contain(audit, reached, on_failure=lose, seconds=whole) is STOP:
+            raise SystemExit(1)
         try:
             return former(handler, *args, **kwargs)
         except BaseException as error:
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if this had not been here
             raise
 
+    trainer.__new__ = new
     handlers.on_train_begin = on_train_begin
     with suppress(OSError):  # the parent has gone
         Path(orders["folder"], f"waiting-{os.getpid()}").touch()
 
 
-def _end_own_loops(orders: dict[str, Any]) -> None:
-    """End a loop that is no transformers Trainer's before its first step, where a miniature is in the model's place.
+class Reached(NamedTuple):
+    """A trainer that is about to train."""
 
-    What it trains and saves would be no model.
-    """
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-    from truetune.probe import miniature
-
-    def check(*args: Any) -> None:
-        if miniature.real and ("transformers.trainer" not in sys.modules or trainer_of() is None):
-            with suppress(OSError):
-                Path(orders["folder"], f"loop-{os.getpid()}").touch()
-            raise SystemExit(2)
-
-    register_optimizer_step_pre_hook(check)
+    trainer: Any
+    loader: Any
+    given: Any
+    """The data set that its outermost class was given"""
+    number: int
+    """Of this audit among those of the process, from 1"""
 
 
-def _reached(handler: Any, orders: dict[str, Any], given: Given, audited: set[str]) -> None:
-    trainer = trainer_of()
-    name = f"{type(trainer).__module__}.{type(trainer).__qualname__}"
-    if trainer is None or name in audited:
-        return
-    audited.add(name)
-    from truetune.probe.session import session
+class Hook:
+    """What the hook knows of this process. Its first failure switches it off."""
 
-    session(trainer, handler.train_dataloader, given.pop(trainer, None), orders, len(audited))
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self.orders = orders
+        self.made = MadeTrainers()
+        self.audited: set[str] = set()
+        """Names of the classes that were looked at"""
+        self.off = False
 
+    def lose(self, reason: str) -> None:
+        """There is no audit; the parent says why."""
+        self.off = True
+        note_loss(reason, self.orders)
 
-def trainer_of() -> Any:
-    """The trainer in whose loop we are: no callback is told. None where there is none."""
-    kind, frame = sys.modules["transformers.trainer"].Trainer, inspect.currentframe()
-    while frame is not None and not isinstance(frame.f_locals.get("self"), kind):
-        frame = frame.f_back
-    return frame and frame.f_locals["self"]
+    def find(self, handler: Any) -> Reached | None:
+        """The trainer of a callback handler; None where there is none, or one of its class was looked at."""
+        if self.off:
+            return None
+        trainer = self.made.of_handler(handler)
+        if trainer is None:
+            trainer = trainer_of_frames()
+        if trainer is None:
+            return None
+        kind = type(trainer)  # its metaclass, the user's too, is not asked
+        name = ".".join(type.__getattribute__(kind, part) for part in ("__module__", "__qualname__"))
+        if name in self.audited:
+            return None
+        self.audited.add(name)
+        return Reached(trainer, handler.train_dataloader, self.made.take_dataset(trainer), len(self.audited))
 
+    def audit(self, reached: Reached) -> str:
+        """GO or STOP. Raises whatever goes wrong."""
+        from truetune.probe.session import audit_in_copy, audit_in_place
 
-class _New:
-    """A `__new__` that notes the data set which the outermost class is given, before any preparation.
-
-    Around `__init__` it would stand in tracebacks and warnings. `inspect.signature(SomeTrainer)` passes it by, as it
-    does object.__new__, by which some trainers are configured.
-    """
-
-    __class__ = types.BuiltinFunctionType  # type: ignore[assignment]
-
-    def __init__(self, trainer: Any, given: Given) -> None:
-        self.trainer, self.given = trainer, given
-
-    def __call__(self, kind: Any, /, *args: Any, **kwargs: Any) -> Any:
-        made = super(self.trainer, kind).__new__(kind)
-        if "train_dataset" in kwargs:
-            self.given[made] = kwargs["train_dataset"]
-        elif args:
-            with suppress(TypeError, ValueError):  # a call that fails by itself in a moment
-                found = inspect.signature(kind.__init__).bind_partial(made, *args, **kwargs).arguments
-                self.given[made] = found.get("train_dataset")
-        return made
+        in_place = self.orders.get("in_place") or not can_fork()
+        audit = audit_in_place if in_place else audit_in_copy
+        return audit(
+            reached.trainer, reached.loader, reached.given, self.orders, reached.number, Limits.of(self.orders)
+        )

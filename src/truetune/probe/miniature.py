@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -24,21 +24,25 @@ real: dict[str, Any] = {}
 """The configuration of the run's model, as it was before it was shrunk"""
 
 
-def install(orders: dict[str, Any] | None = None) -> None:
-    """From now on each model of transformers is built as a miniature, and training is set up for a CPU."""
+def replace_models(base: Any, ensure_guards: Callable[[], None]) -> None:
+    """From now on each model of transformers is built as a miniature, for a CPU.
+
+    Args:
+        base: transformers' PreTrainedModel.
+        ensure_guards: Called before a model is shrunk; it ends the process where a guard does not stand.
+    """
     import torch
-    import transformers
-    from transformers.modeling_utils import PreTrainedModel
 
-    from truetune.probe import thrift
-
-    if hasattr(PreTrainedModel.from_pretrained, SHRUNK):
-        return
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     torch.set_num_threads(1)
-    PreTrainedModel.from_pretrained = classmethod(_marked(_from_pretrained))  # type: ignore[assignment]
-    _shrink_what_is_built(PreTrainedModel)
-    thrift.install(transformers, notes, (orders or {}).get("folder"))
+
+    @_marked
+    def from_pretrained(cls: Any, *args: Any, **settings: Any) -> Any:
+        ensure_guards()
+        return _from_pretrained(cls, *args, **settings)
+
+    base.from_pretrained = classmethod(from_pretrained)
+    _shrink_what_is_built(base, ensure_guards)
 
 
 def note(text: str) -> None:
@@ -118,7 +122,6 @@ def _from_pretrained(cls: Any, name: Any = None, *args: Any, config: Any = None,
     made.name_or_path = made.config._name_or_path = str(name)
     with suppress(Exception):
         made.generation_config = GenerationConfig.from_pretrained(name, **_without(hub, "trust_remote_code"))
-    _adapters_too()
     return (made, {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": [], "error_msgs": []}) \
         if loading_info else made  # fmt: skip
 
@@ -127,13 +130,14 @@ def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key not in names}
 
 
-def _shrink_what_is_built(base: Any) -> None:
+def _shrink_what_is_built(base: Any, ensure_guards: Callable[[], None]) -> None:
     """Models that a program builds from a configuration of its own."""
     init = base.__init__
 
     @functools.wraps(init)
     def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         if not getattr(config, SHRUNK, False) and hasattr(config, "to_dict"):
+            ensure_guards()
             real.setdefault("config", config.to_dict())
             shrink(config)
         init(self, config, *args, **kwargs)
@@ -141,17 +145,19 @@ def _shrink_what_is_built(base: Any) -> None:
     base.__init__ = __init__
 
 
-def _adapters_too() -> None:
-    """An adapter that is to be trained further is built anew, since its weights fit the real model alone."""
-    peft = sys.modules.get("peft")
-    if peft is None or hasattr(peft.PeftModel.from_pretrained, SHRUNK):
-        return
+def replace_adapters(base: Any) -> None:
+    """An adapter that is to be trained further is built anew, since its weights fit the real model alone.
+
+    `base` is PEFT's PeftModel.
+    """
 
     def from_pretrained(cls: Any, model: Any, name: Any, adapter_name: str = "default", is_trainable: bool = False,
                         config: Any = None, **settings: Any) -> Any:  # fmt: skip
+        import peft
+
         made = config or peft.PeftConfig.from_pretrained(name)
         made.inference_mode = not is_trainable
         note("the adapter that is loaded has random weights in the miniature")
         return peft.get_peft_model(model, made, adapter_name=adapter_name)
 
-    peft.PeftModel.from_pretrained = classmethod(_marked(from_pretrained))
+    base.from_pretrained = classmethod(_marked(from_pretrained))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.memorise import Example, Learned, label_loss, memorise
 from truetune.probe.parts import Part
 
@@ -72,7 +73,7 @@ def of_rows(
         model.load_state_dict(fresh)
         until = time.perf_counter() + 2 * learned.seconds + SPARE
         try:
-            found = memorise(model, trainer.compute_loss, wrong, len(learned.losses), until, known=lambda: False)
+            found = memorise(model, TrainerLoss(trainer, ()), wrong, len(learned.losses), until, known=lambda: False)
         except Exception as error:
             made["skipped"].append(_raised(name, error))
             continue

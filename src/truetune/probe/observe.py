@@ -21,6 +21,7 @@ from truetune.probe.batches import Peeked, parts, peek
 from truetune.probe.given import given_rows
 from truetune.probe.laws import Trial, measure, named
 from truetune.probe.laws import laws as known
+from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.record import Arrays, Record
 from truetune.probe.still import still
 
@@ -121,7 +122,7 @@ def trial_of(
         for batch in peeked
     ]
     if loss is None:
-        loss = trainer.compute_loss if trainer is not None else lambda model, inputs: model(**inputs).loss
+        loss = TrainerLoss(trainer, batches) if trainer is not None else lambda model, inputs: model(**inputs).loss
     rows = [batch.rows for batch in peeked]
     return Trial(model, batches, rows, trainer, loader.collate_fn, tokenizer, loss, kind)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from truetune.probe import miniature
+from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.memorise import Example, memorise
 from truetune.probe.say import forced
 
@@ -38,7 +39,7 @@ def rehearsed(
     device = next(model.parameters()).device
     made = loader.collate_fn([row for pair in short for row in pair.rows])
     batch = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in dict(made).items()}
-    learned = memorise(model, trainer.compute_loss, batch, STEPS, until, weights=_trained(trainer, model))
+    learned = memorise(model, TrainerLoss(trainer, ()), batch, STEPS, until, weights=_trained(trainer, model))
     margins.append([_margin(model, pair, stops) for pair in short])
     pairs = [
         {"prompt": _text(tokenizer, pair.prompt), "chosen": _text(tokenizer, pair.chosen),

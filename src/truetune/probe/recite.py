@@ -14,6 +14,7 @@ from truetune.probe import miniature, mutants, pairs, thrift
 from truetune.probe.batches import Peeked, peek
 from truetune.probe.border import compact
 from truetune.probe.laws import measure
+from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.memorise import Example, examples, label_loss, memorise
 from truetune.probe.observe import observe, trial_of, unwrapped, wanted
 from truetune.probe.parts import Part, difference, parts_of, questions_of
@@ -76,7 +77,7 @@ def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any
             )  # fmt: skip
     elif parts:
         batch = _moved(loader.collate_fn([part.example.row for part in parts]), model)
-        learned = memorise(model, trainer.compute_loss, batch, until=started + SECONDS,
+        learned = memorise(model, TrainerLoss(trainer, ()), batch, until=started + SECONDS,
                            known=lambda: _knows(model, parts, stops))  # fmt: skip
         facts |= {"loss": learned.losses, "fell": learned.fell, "rows": _recited(model, parts, tokenizer, stops),
                   "label_loss": label_loss(model, [part.example for part in parts])}  # fmt: skip

@@ -1,59 +1,131 @@
-"""One look inside a run: the record is written, the parent told, its verdict obeyed."""
+"""One audit inside a run: the record is written, the parent told, its verdict brought back."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from truetune.probe.record import Record, write
+from truetune.probe.boundary import describe
+from truetune.probe.forked import CopyFailed, Send, run_in_copy
+from truetune.probe.limits import GO, STOP, VERDICT_SECONDS, Limits
 
-PATIENCE = 900
-"""Seconds to wait for a verdict; then the run goes on"""
+if TYPE_CHECKING:
+    from truetune.probe.record import Record
+
+
+def audit_in_copy(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int, limits: Limits) -> str:
+    """Look at the run in a forked copy of this process; GO or STOP.
+
+    Raises CopyFailed where the copy ends early or takes too long (the parent has been told), OSError where there is
+    none.
+    """
+    process, launcher = os.getpid(), os.getppid()
+    about: dict[str, Any] = {}
+    verdicts: list[str] = []
+
+    def work(send: Send) -> None:
+        folder = Path(orders["folder"], f"{process}-{number}")
+        message = message_of(trainer, folder, number, process, launcher)
+        send({"about": message})
+        write_record(trainer, loader, given, orders, message)
+        send({"recorded": True})
+        send({"verdict": verdict(message, orders, limits.verdict)})
+
+    def follow(message: dict[str, Any]) -> float | None:
+        if "about" in message:
+            about.update(message["about"])
+            return limits.audit
+        if "recorded" in message:
+            return limits.verdict + limits.step
+        if "verdict" in message:
+            verdicts.append(message["verdict"])
+            return None
+        raise CopyFailed(str(message.get("failed")))
+
+    try:
+        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.workspace`).
+        run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
+    except CopyFailed as error:
+        if about:  # the other processes of the run must not wait for this one
+            verdict({**about, "failed": str(error)}, orders, 0.0)
+        raise
+    return STOP if verdicts == [STOP] else GO
+
+
+def audit_in_place(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int, limits: Limits) -> str:
+    """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
+    from truetune.probe.still import still_process
+
+    message = message_of(trainer, Path(orders["folder"], f"{os.getpid()}-{number}"), number, os.getpid(), os.getppid())
+    try:
+        with still_process(trainer):
+            write_record(trainer, loader, given, orders, message)
+    except BaseException as error:
+        with suppress(Exception):
+            verdict({**message, "failed": describe(error)}, orders, 0.0)
+        raise
+    return STOP if verdict(message, orders, limits.verdict) == STOP else GO
 
 
 def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int) -> None:
-    """Hand a record of this run over. Raises SystemExit where the run is to end here."""
+    """Hand a record of a rehearsal over. Raises SystemExit: nothing is trained after it, whatever failed."""
+    from truetune.probe.recite import rehearse
+    from truetune.probe.record import write
+
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
+    message = message_of(trainer, folder, number, os.getpid(), os.getppid())
+    try:
+        folder.mkdir()
+        write(rehearse(trainer, {**orders, "folder": str(folder)}, loader, given, folder), folder)
+    except Exception as error:
+        message["failed"] = describe(error)
+    verdict(message, orders)
+    raise SystemExit(0)
+
+
+def message_of(trainer: Any, folder: Path, number: int, process: int, parent: int) -> dict[str, Any]:
+    """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
+
+    `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
+    one run share.
+    """
     world = trainer.args.world_size
-    message: dict[str, Any] = {
+    return {
         "folder": str(folder),
         "rank": trainer.args.process_index,
         "expected": min(world, int(os.environ.get("LOCAL_WORLD_SIZE", world))),
-        "group": [os.environ.get("MASTER_PORT"), os.getppid() if world > 1 else os.getpid(), number],
+        "group": [os.environ.get("MASTER_PORT"), parent if world > 1 else process, number],
     }
+
+
+def write_record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], message: dict[str, Any]) -> None:
+    """Look at the run and write its record into the message's folder; where that fails the message says why."""
+    from truetune.probe.record import write
+
+    folder = Path(message["folder"])
     try:
         folder.mkdir()
-        write(_record(trainer, loader, given, {**orders, "folder": str(folder)}), folder)
+        write(_record(trainer, loader, given, orders, folder), folder)
     except Exception as error:
-        message["failed"] = f"{type(error).__name__}: {error}"
-    answer = tell(message, orders)
-    if orders["mode"] == "rehearse":
-        raise SystemExit(0)
-    if answer == "stop":
-        raise SystemExit(1)
+        message["failed"] = describe(error)
 
 
-def _record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any]) -> Record:
-    """`orders["folder"]` is that of the record, whose tokenizer stands in its `tokenizer`."""
-    if orders["mode"] == "rehearse":
-        from truetune.probe.recite import rehearse
-
-        return rehearse(trainer, orders, loader, given, Path(orders["folder"]))
+def _record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], folder: Path) -> Record:
     from truetune.probe.observe import observe
     from truetune.probe.ready import ready
 
     with ready(trainer, loader) as (loader, tokenizer):
         return observe(
-            Path(orders["folder"]), model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer,
+            folder, model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer,
             given=given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
         )  # fmt: skip
 
 
-def tell(message: dict[str, Any], orders: dict[str, Any]) -> str:
-    """The parent's verdict, `go` or `stop`; `go` where there is no parent any more."""
+def verdict(message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS) -> str:
+    """The parent's verdict, GO or STOP; GO where there is no parent any more, or it does not answer in time."""
     from multiprocessing import AuthenticationError
     from multiprocessing.connection import Client
 
@@ -61,9 +133,8 @@ def tell(message: dict[str, Any], orders: dict[str, Any]) -> str:
     try:
         with Client(address, authkey=bytes.fromhex(orders["authkey"])) as parent:
             parent.send_bytes(json.dumps(message).encode())
-            if parent.poll(PATIENCE):
+            if parent.poll(seconds):
                 return parent.recv_bytes(16).decode()
-    except (OSError, EOFError, AuthenticationError):
+    except (OSError, EOFError, AuthenticationError):  # the parent has gone: the run is nobody's but the user's
         pass
-    print("truetune: no verdict came, the run goes on", file=sys.stderr)
-    return "go"
+    return GO

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import logging
+import os
 import random
+import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +35,38 @@ def still(*holders: Any) -> Iterator[None]:
     finally:
         for again in undo:
             again()
+
+
+@contextmanager
+def still_process(trainer: Any) -> Iterator[None]:
+    """Restore what a process has one of, and the trainer's attributes: environment, working folder, logging, warnings,
+    torch's defaults and switches, whether gradients are made."""
+    folder, environ, path = os.getcwd(), dict(os.environ), list(sys.path)
+    filters, disabled = list(warnings.filters), logging.root.manager.disable
+    attributes = dict(vars(trainer))
+    dtype, deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn = torch.backends.cudnn
+    switches = cudnn.benchmark, cudnn.deterministic, cudnn.enabled
+    gradients = torch.is_grad_enabled()
+    try:
+        with still():
+            yield
+    finally:
+        if os.getcwd() != folder:
+            os.chdir(folder)
+        if dict(os.environ) != environ:
+            os.environ.clear()
+            os.environ.update(environ)
+        sys.path[:] = path
+        warnings.filters[:] = filters  # type: ignore[index]
+        logging.disable(disabled)
+        vars(trainer).clear()
+        vars(trainer).update(attributes)
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        cudnn.benchmark, cudnn.deterministic, cudnn.enabled = switches
+        torch.set_grad_enabled(gradients)
 
 
 def _everyones() -> Iterator[Undo]:

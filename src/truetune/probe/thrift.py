@@ -23,15 +23,11 @@ SAID = ("deepspeed", "fsdp", "torch_compile", "use_liger_kernel", "activation_of
 """Those that change what is computed"""
 
 
-def install(transformers: Any, notes: list[str], folder: str | None) -> None:
-    """Training arguments of every kind, and data sets, are trimmed from now on; `folder` holds what a run writes."""
-    base = transformers.TrainingArguments
-    _lean(base, notes, folder)
-    _short(notes)
+def lean_arguments(base: Any, notes: list[str], folder: str | None) -> None:
+    """Training arguments are trimmed from now on, before any class's own __post_init__ looks at them.
 
-
-def _lean(base: Any, notes: list[str], folder: str | None) -> None:
-    """Set the fields before any class's own __post_init__ looks at them."""
+    `base` is transformers' TrainingArguments, `folder` holds what a run writes; what is changed is added to `notes`.
+    """
     check = base.__post_init__
 
     @functools.wraps(check)
@@ -70,12 +66,8 @@ def lean(arguments: Any, notes: list[str]) -> None:
             setattr(arguments, name, value)
 
 
-def _short(notes: list[str]) -> None:
-    """Data sets are cut to their first rows before they are mapped or filtered."""
-    try:
-        from datasets import Dataset
-    except ImportError:
-        return
+def shorten(dataset_class: Any, notes: list[str]) -> None:
+    """Data sets are cut to their first rows before they are mapped or filtered. It is the class of datasets."""
 
     def trimmed(dataset: Any) -> Any:
         if len(dataset) <= ROWS:
@@ -85,7 +77,7 @@ def _short(notes: list[str]) -> None:
             notes.append(text)
         return _select(dataset, range(ROWS))
 
-    _select = Dataset.select
+    _select = dataset_class.select
 
     @functools.wraps(_select)
     def select(self: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
@@ -106,5 +98,5 @@ def _short(notes: list[str]) -> None:
 
         return run
 
-    Dataset.select = select
-    Dataset.map, Dataset.filter = of(Dataset.map), of(Dataset.filter)
+    dataset_class.select = select
+    dataset_class.map, dataset_class.filter = of(dataset_class.map), of(dataset_class.filter)

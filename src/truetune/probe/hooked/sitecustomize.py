@@ -1,7 +1,8 @@
-"""Python imports this as it starts, in every process below `truetune run`. It waits for two packages, at no cost else.
+"""Python imports this as it starts, in every process below `truetune run` and `truetune rehearse`.
 
-It stands on PYTHONPATH in front of any other sitecustomize, which it imports then. Whatever fails here is one line on
-stderr; the user's program goes on.
+It waits for the packages that the hook is about, at no cost else, and stands on PYTHONPATH in front of any other
+sitecustomize, which it imports then. The two modes part here, and share nothing behind it: in a run no failure of ours
+may reach the program (`truetune.probe.boundary`), in a rehearsal it must (`truetune.probe.rehearsing`).
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 ORDERS = "TRUETUNE_ORDERS"
-HERE = os.path.dirname(os.path.abspath(__file__))
+GUARD = "TRUETUNE_GUARD"
+"""Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
+START_SECONDS = 5.0
+"""For a start that takes less than a millisecond"""
+HERE = os.path.dirname(__file__)  # as it stands on sys.path: `abspath` fails where the working folder is gone
 
 
 class After:
-    """A finder that finds nothing, but calls `act` when the module of this name has been imported."""
+    """A finder that finds nothing, but calls `act(*arguments)` when the module of this name has been imported, and is
+    gone then. In a run `act` must not raise."""
 
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        self.name, self.act = name, act
+    def __init__(self, name: str, act: Callable[..., None], *arguments: Any) -> None:
+        self.name, self.act, self.arguments = name, act, arguments
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self.name:
             return None
         others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
-        found = (finder.find_spec(name, path, target) for finder in others)
-        spec: Any = next((spec for spec in found if spec is not None), None)
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec: Any = next((spec for spec in specs if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             loader = spec.loader
 
@@ -41,55 +47,119 @@ class After:
                 except BaseException as error:
                     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # as if not through here
                     raise
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                    calmly(self.act)
+                if any(finder is self for finder in sys.meta_path):
+                    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+                    self.act(*self.arguments)
 
             loader.exec_module = exec_module
         return spec
 
 
-def calmly(act: Callable[[], Any]) -> None:
-    """Call it; a failure is told and forgotten."""
+def begin_run(package: str, orders: dict[str, Any]) -> None:
+    """A package of the run has been imported: load the hook. Whatever fails is noted for the parent, and forgotten."""
     try:
-        act()
-    except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"truetune: the hook failed and is off ({said})", file=sys.stderr)
+        load_truetune()
+        from truetune.probe.boundary import contain, note_loss
+    except BaseException as error:  # so a Ctrl-C in these milliseconds is lost; from here on none is
+        note_failed_start(error, orders)
+        return
+    contain(begin_hook, package, orders, on_failure=lambda reason: note_loss(reason, orders))
 
 
-def begin(name: str) -> None:
-    """Load the hook, with truetune from where it is and no other package from there."""
-    import importlib.util
-
-    if "truetune" not in sys.modules:
-        home = os.path.dirname(os.path.dirname(HERE))
-        spec: Any = importlib.util.spec_from_file_location(
-            "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
-        )
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["truetune"] = module
-        spec.loader.exec_module(module)
+def begin_hook(package: str, orders: dict[str, Any]) -> None:
+    """The hook takes over. A program that lists its modules no longer finds this one."""
     from truetune.probe.hook import begin
 
-    begin(os.environ[ORDERS], name, After, calmly)
+    if getattr(sys.modules.get("sitecustomize"), "__file__", None) == __file__:
+        del sys.modules["sitecustomize"]
+    begin(package, orders, After)
+
+
+def note_failed_start(error: BaseException, orders: dict[str, Any]) -> None:
+    """Leave the reason where the parent finds it (see `truetune.probe.boundary.note_loss`, which is not loaded)."""
+    try:
+        with open(os.path.join(orders["folder"], f"lost-{os.getpid()}"), "w", encoding="utf-8") as file:
+            file.write(f"the hook can't be loaded: {type(error).__name__}: {error}")
+    except BaseException:
+        pass
+
+
+def load_truetune() -> None:
+    """Make truetune importable from where it is, and no other package from there."""
+    import importlib.util
+
+    if "truetune" in sys.modules:
+        return
+    home = os.path.dirname(os.path.dirname(HERE))
+    spec: Any = importlib.util.spec_from_file_location(
+        "truetune", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["truetune"] = module
+    spec.loader.exec_module(module)
+
+
+def wait_for_packages() -> None:
+    """Call when a package of the run is imported; `datasets` is of use to canaries alone."""
+    import json
+
+    orders = json.loads(os.environ[ORDERS])
+    for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
+        After(package, begin_run, package, orders)
+
+
+def begin_rehearsal() -> None:
+    """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
+    try:
+        load_truetune()
+        from truetune.probe.rehearsing import begin
+
+        begin(os.environ[GUARD], os.environ[ORDERS])
+    except BaseException as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"truetune: the rehearsal ends here, nothing was trained: {reason}", file=sys.stderr, flush=True)
+        os._exit(125)
 
 
 def hand_on() -> None:
     """Import the sitecustomize that would have been imported without this one."""
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]
-    mine = sys.modules.pop(__name__)
+    sys.path[:] = [entry for entry in sys.path if entry != HERE]
+    own = sys.modules.pop(__name__)
     try:
         __import__(__name__)
     except ImportError as error:
         if error.name != __name__:
             raise
     finally:
-        sys.modules.setdefault(__name__, mine)
+        sys.modules.setdefault(__name__, own)
 
 
-if ORDERS in os.environ:
-    for package in ("datasets", "transformers"):
-        After(package, lambda package=package: begin(package))  # type: ignore[misc]
+def contain_start() -> None:
+    """`wait_for_packages`, without failing or hanging. `truetune.probe.boundary` would take longer to load than this.
+
+    The alarm clock of the process is free, but for one that a program set before it became this one by exec: that is
+    put back.
+    """
+    import _signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take longer
+
+    def ring(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    clock = getattr(_signal, "setitimer", None)
+    former = _signal.signal(_signal.SIGALRM, ring) if clock else None
+    left = clock(_signal.ITIMER_REAL, START_SECONDS) if clock else (0.0, 0.0)
+    try:  # noqa: SIM105 - contextlib would have to be loaded
+        wait_for_packages()
+    except BaseException:  # orders that are none of ours: no hook
+        pass
+    if clock:
+        clock(_signal.ITIMER_REAL, *left)
+        _signal.signal(_signal.SIGALRM, former)
+
+
+if GUARD in os.environ:
+    begin_rehearsal()
+elif ORDERS in os.environ:
+    contain_start()
 if __name__ == "sitecustomize":
     hand_on()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ import torch
 from truetune.probe.laws import Trial, Untested
 from truetune.probe.laws.restore import as_before
 from truetune.probe.laws.tolerance import inputs_of, precision
+from truetune.probe.laws.trainer_loss import count_items, forward_as_prepared, generates
 
 FEW = 20_000_000
 """Weights whose gradients are compared, at most"""
@@ -84,8 +84,7 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
     refuse_generators(trial)
     if getattr(trial.trainer, "is_fsdp_enabled", False):
         raise Untested("the weights are spread over processes (FSDP)")
-    with autocast(trial):
-        made = trial.loss(trial.model, dict(batch))
+    made = trial.loss(trial.model, dict(batch))
     made = made[0] if isinstance(made, tuple) else made
     if not isinstance(made, torch.Tensor) or made.numel() != 1:
         raise Untested("the loss is not one number")
@@ -94,7 +93,7 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
 
 def refuse_generators(trial: Trial) -> None:
     """Raises Untested for trainers whose batches are sampled from the model."""
-    if getattr(getattr(trial.trainer, "args", None), "num_generations", None) is not None:
+    if generates(trial.trainer):
         raise Untested("the trainer generates its own answers")
 
 
@@ -140,7 +139,7 @@ def step(
         with ExitStack() as stack:
             stack.enter_context(replaced(trainer.accelerator, "backward", backward))
             stack.enter_context(replaced(trainer, "current_gradient_accumulation_steps", len(batches)))
-            stack.enter_context(autocast(trial))
+            stack.enter_context(forward_as_prepared(trainer, trial.model))
             trainer.training_step(trial.model, dict(batch), items)
         if not losses:
             raise Untested("the trainer's training_step does not call accelerator.backward")
@@ -151,12 +150,7 @@ def step(
 
 def counted(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:
     """`num_items_in_batch` as this trainer counts it; None where it does not."""
-    count = getattr(trial.trainer, "get_batch_samples", None)
-    if count is None:
-        return None
-    device = (next(trial.model.parameters()).device,)
-    takes = len(inspect.signature(count).parameters)
-    return count(iter([dict(b) for b in batches]), len(batches), *device[: takes - 2])[1]
+    return count_items(trial.trainer, trial.model, batches)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from truetune.checks.watching import findings_of, news
 from truetune.data.atomic import write
 from truetune.errors import UsageError
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
-from truetune.probe.hook import trainer_of
+from truetune.probe.trainers import trainer_of_frames
 from truetune.spec.run import RunSpec
 from truetune.training.watch import store
 from truetune.training.watch.losses import SourceLosses, losses_of
@@ -77,7 +77,7 @@ class Watcher(TrainerCallback):
         """Take up the looks of a run that goes on; or choose their size, and look for the first time."""
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
-        trainer = trainer_of()
+        trainer = trainer_of_frames()
         ledger = getattr(trainer, "ledger", None)
         if isinstance(ledger, SourceLosses) and not state.global_step:
             ledger.clear()  # of what an audit has put through the loss

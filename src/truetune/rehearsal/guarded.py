@@ -1,0 +1,63 @@
+"""A rehearsal's command, confined; and what was refused to it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from truetune.confinement import launch
+from truetune.errors import UsageError
+from truetune.probe.rehearsing import FAILURE
+
+SHOWN = 5
+"""Refusals that are shown, of each kind once"""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that the program was kept from."""
+
+    act: str
+    """opens for writing, removes, connects to, ..."""
+    subject: str
+    """The path or address"""
+    line: str
+    """The line of the program, file:line"""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """All that Python's hook refused in the command's processes."""
+
+    found: tuple[Refusal, ...]
+    failure: str
+    """Why the hook ended a process; empty where none did"""
+
+    def lines(self) -> Iterator[str]:
+        """One line for each of the first ones."""
+        for refusal in self.found[:SHOWN]:
+            yield f"kept from the program: {refusal.line} {refusal.act} {refusal.subject}"
+        if len(self.found) > SHOWN:
+            yield f"and {len(self.found) - SHOWN} more acts were kept from it"
+
+
+def confined(command: Sequence[str], work: Path, *, python_only: bool) -> list[str]:
+    """The command behind the launcher that confines it to `work`.
+
+    Raises UsageError where there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]}: can't be started: no such program")
+    return launch.command_line(command, [work], python_only=python_only)
+
+
+def read_refusals(work: Path) -> Refusals:
+    """What the processes have left in `work`, in the order of their ids; the same refusal once."""
+    folder = work / "refused"
+    notes = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
+    found = dict.fromkeys(Refusal(note["act"], note["subject"], note["line"]) for note in notes)
+    failures = [path.read_text() for path in sorted(folder.glob(f"{FAILURE}-*"))]
+    return Refusals(tuple(found), failures[0] if failures else "")

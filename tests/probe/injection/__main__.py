@@ -1,0 +1,93 @@
+"""Runs the whole table of the injector: `python -m tests.probe.injection [--only WORD] [--write]`, from the root."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.probe.injection.functions import FAULTS, Function, functions
+from tests.probe.injection.table import Injector, Outcome, laws_for
+
+TABLE = Path(__file__).with_name("table.md")
+SERVERS = 3
+IN_OWN = tuple((fault, False) for fault in FAULTS if fault != "spin")
+IN_OTHERS = (("raise", False), ("hang", False), ("raise", True), ("hang", True))
+"""(fault, in place?): the hook's own modules run in the user's process in any case, the others in a copy if possible"""
+OWN = ("sitecustomize", "truetune.probe.hook", "truetune.probe.session", "truetune.probe.forked",
+       "truetune.probe.trainers", "truetune.probe.limits", "truetune.probe.boundary")  # fmt: skip
+HEAD = """# What becomes of a run whose hook fails
+
+Written by `python -m tests.probe.injection --write`. Each function that can run in the user's process, with each fault:
+`same`: exit code, log, weights, stdout and stderr are those of the run alone, but for one line of truetune's at most;
+`-`: the function does not run in this training; **DIFFERS**: the fault reached the user.
+"""
+
+
+def main() -> int:
+    word = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    wanted = [f for f in functions() if word in f"{f.module}.{f.name}"]
+    jobs = [(f, *fault) for f in wanted for fault in (IN_OWN if f.module in OWN else IN_OTHERS)]
+    jobs.sort(key=lambda job: job[0].module not in OWN)
+    free: SimpleQueue[Injector] = SimpleQueue()
+    injectors = [Injector(Path(tempfile.mkdtemp(prefix="injection-"))) for _ in range(SERVERS)]
+    for injector in injectors:
+        free.put(injector)
+
+    def one(job: tuple[Function, str, bool]) -> Outcome:
+        function, fault, in_place = job
+        injector = free.get()
+        try:
+            return injector.inject(function, fault, laws_for(function), in_place=in_place)
+        finally:
+            free.put(injector)
+
+    found: list[Outcome] = []
+    with ThreadPoolExecutor(SERVERS) as pool:
+        for outcome in pool.map(one, jobs):
+            found.append(outcome)
+            function = outcome.function
+            assert function is not None
+            print(f"{len(found)}/{len(jobs)}", function.module, function.name, outcome.fault, word_of(outcome),
+                  *outcome.told, "boundary" if function.is_boundary else "", flush=True)  # fmt: skip
+            if not outcome.same:
+                print(outcome.seen, flush=True)
+    for injector in injectors:
+        injector.close()
+    if "--write" in sys.argv:
+        TABLE.write_text("\n".join([HEAD, *lines(found)]) + "\n")
+    return sum(not outcome.same for outcome in found if outcome.function and not outcome.function.is_boundary)
+
+
+def word_of(outcome: Outcome) -> str:
+    """What became of the run."""
+    if not outcome.same:
+        return "**DIFFERS**"
+    return "same" if outcome.reached else "-"
+
+
+def lines(found: list[Outcome]) -> Iterator[str]:
+    """The table: contained functions, then the entry points and the boundary, which nothing contains."""
+    for boundary, title in ((False, "Contained"), (True, "The entry points and the boundary itself")):
+        part = [o for o in found if o.function and o.function.is_boundary == boundary]
+        reached = [o for o in part if o.reached]
+        yield f"## {title}"
+        yield ""
+        yield (f"{len({o.function for o in part})} functions, {len(part)} faults: {len(reached)} were reached, "
+               f"{sum(not o.same for o in part)} differ.")  # fmt: skip
+        yield ""
+        faults = list(dict.fromkeys(o.fault for o in part))
+        yield "| function | " + " | ".join(faults) + " |"
+        yield "|---" * (len(faults) + 1) + "|"
+        for function in dict.fromkeys(o.function for o in part):
+            assert function is not None
+            words = {o.fault: word_of(o) for o in part if o.function == function}
+            yield f"| {function.module}.{function.name} | " + " | ".join(words.get(f, "") for f in faults) + " |"
+        yield ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

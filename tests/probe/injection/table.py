@@ -1,0 +1,140 @@
+"""The table of the injector: each function of the hook, each fault, and what became of the run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.auditing.running import environment
+from tests.probe.injection.functions import Function
+from truetune.auditing.run import hooked
+from truetune.checks.audit import audit
+from truetune.demo import TOKENIZER
+from truetune.probe.record import Record
+
+TIMES = re.compile(r"('train_(?:runtime|samples_per_second|steps_per_second)':) '[^']*'")
+SECONDS = 2.0
+"""The clock of an audit in which a fault hangs, and of the parent's verdict"""
+HEALTHY_SECONDS = 60.0
+
+
+class Seen(NamedTuple):
+    """What a user sees of a run."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    function: Function | None
+    fault: str
+    reached: bool
+    """Did the function run?"""
+    told: tuple[str, ...]
+    """Lines of truetune on stderr"""
+    judged: bool
+    same: bool
+    """Were exit code, log, weights, stdout and stderr those of the run alone?"""
+    seen: Seen
+
+
+class Injector:
+    """Subjects, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "tests.probe.injection.subject", str(TOKENIZER)]
+        self.server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=environment(),
+        )  # fmt: skip
+        self.alone = self.live_alone()
+
+    def live_alone(self, kind: str = "plain") -> Seen:
+        """A run without the hook."""
+        return self._live(None, None, "", "", kind)
+
+    def close(self) -> None:
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+        self.server.wait(30)
+
+    def inject(
+        self,
+        function: Function | None,
+        fault: str,
+        laws: Sequence[str] = (),
+        *,
+        in_place: bool = False,
+        kind: str = "plain",
+    ) -> Outcome:
+        """A run with the hook, in which this function has this fault. With `in_place` the audit is made in the process
+        itself, as where a device is in use, not in a forked copy."""
+        told: list[str] = []
+        judged: list[bool] = []
+
+        def judge(records: Sequence[Record]) -> bool:
+            judged.append(bool(audit(records)))
+            return True
+
+        reached = self.folder / "reached"
+        reached.unlink(missing_ok=True)
+        seconds = SECONDS if fault in ("hang", "spin") else HEALTHY_SECONDS
+        orders = {"mode": "audit", "batches": 2, "laws": list(laws), "canary": False, "seconds": seconds,
+                  "verdict_seconds": seconds, "in_place": in_place}  # fmt: skip
+        with hooked(orders, judge, told.append) as session:
+            seen = self._live(session.orders, function, fault, str(reached), kind)
+        name = f"{fault}, in place" if in_place else fault
+        alone = self.alone if kind == "plain" else self.live_alone(kind)
+        same = seen == alone and len(told) <= 1
+        return Outcome(function, name, reached.exists(), tuple(told), bool(judged), same, seen)
+
+    def _live(
+        self, orders: dict[str, Any] | None, function: Function | None, fault: str, reached: str, kind: str
+    ) -> Seen:
+        names = {name: str(self.folder / name) for name in ("stdout", "stderr", "out")}
+        order = {"orders": orders, "function": function, "fault": fault, "reached": reached, "kind": kind, **names}
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.server.stdin.write(json.dumps(order) + "\n")
+        self.server.stdin.flush()
+        code = int(self.server.stdout.readline())
+        stdout, stderr = (Path(names[name]).read_text() for name in ("stdout", "stderr"))
+        return Seen(code, TIMES.sub(r"\1 ...", stdout), stderr)
+
+
+@contextmanager
+def injector(folder: Path) -> Iterator[Injector]:
+    """A server of subjects, and the run alone."""
+    made = Injector(folder)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def laws_for(function: Function) -> tuple[str, ...]:
+    """Laws that reach a function of theirs."""
+    home, _, name = function.module.rpartition(".")
+    if not home.endswith("probe.laws"):
+        return ("loss-alive",)
+    helpers = {
+        "forward": ("padding-invariance", "cache"),
+        "gradients": ("gradient-accumulation", "loss-alive"),
+        "heads": ("loss-targets",),
+        "packs": ("packing-isolation", "padding-invariance"),
+        "tolerance": ("padding-invariance", "checkpointing"),
+        "restore": ("loss-alive",),
+        "preferences": ("dpo-start",),
+        "trainer_loss": ("loss-alive",),
+    }
+    return helpers.get(name, (name.replace("_", "-"),))

@@ -1,0 +1,80 @@
+"""`compute_loss` gets from the laws what it gets from the run: the count of tokens, the inputs, the dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import DataCollatorForSeq2Seq, Trainer
+
+import truetune
+from tests.auditing import tiny
+
+GIVEN: list[Any] = []
+LAWS = ("loss-targets", "loss-weights", "gradient-flow", "loss-alive")
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count: Any) -> torch.Tensor:
+    total = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
+    return total / count
+
+
+def shifted(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+    return cross_entropy(outputs["logits"][:, :-1], labels[:, 1:], num_items_in_batch)
+
+
+def unshifted(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+    return cross_entropy(outputs["logits"], labels, num_items_in_batch)
+
+
+class Unshifted(Trainer):
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = unshifted(outputs, labels, num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+
+class Recording(Trainer):
+    """Notes what its loss is given, in training and by the laws."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        seen = (inputs["input_ids"].tolist(), int(kwargs["num_items_in_batch"]), sorted(inputs),
+                torch.is_autocast_enabled("cpu"))  # fmt: skip
+        GIVEN.append(seen)  # an attribute of the trainer would be put back
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def make(kind: type[Trainer] = Trainer, loss: Any = None, **settings: Any) -> Any:
+    tokenizer, model = tiny.tokenizer(), tiny.model()
+    return kind(model, tiny.arguments(**settings), DataCollatorForSeq2Seq(tokenizer, model),
+                tiny.encoded(tiny.chats(16)), processing_class=tokenizer, compute_loss_func=loss)  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 2}, {"bf16": True}])
+def test_a_loss_that_divides_by_the_count_is_tested(settings: dict[str, Any]) -> None:
+    report = truetune.audit(make(loss=shifted, **settings), laws=LAWS)
+    assert [report.laws[law]["value"] <= report.laws[law]["tolerance"] for law in LAWS] == [True] * 4
+    assert not [finding for finding in report.findings if finding.severity == "error"]
+
+
+@pytest.mark.parametrize("trainer", [lambda: make(loss=unshifted), lambda: make(Unshifted)])
+def test_a_loss_without_shift_that_divides_by_the_count_is_found(trainer: Any) -> None:
+    report = truetune.audit(trainer(), laws=LAWS)
+    assert "loss-learns-other-targets" in {finding.rule for finding in report.findings}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_laws_give_what_the_run_gives(mixed: bool) -> None:
+    """Of the first batches, those that both have seen."""
+    settings = {"gradient_accumulation_steps": 2, "max_steps": 2, "bf16": mixed}
+    GIVEN.clear()
+    truetune.audit(make(Recording, **settings), laws=["loss-alive"])
+    by_laws = GIVEN[:]
+    GIVEN.clear()
+    make(Recording, **settings).train()
+    assert len(by_laws) == 4
+    assert by_laws == GIVEN
