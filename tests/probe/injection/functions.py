@@ -23,7 +23,6 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "contain_start"),
     ("sitecustomize", "contain_start.ring"),
     ("sitecustomize", "hand_on"),
-    ("truetune.probe.hook", "contain_patch"),
     ("truetune.probe.hook", "patch.on_train_begin"),
     ("truetune.probe.trainers", "NewTrainer.__call__"),
 })  # fmt: skip
