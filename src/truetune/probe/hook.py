@@ -35,12 +35,8 @@ def begin(package: str, orders: dict[str, Any], after: After) -> None:
         if trainer in sys.modules:
             patch(orders)
         else:
-            after(trainer, contain_patch, orders)
-
-
-def contain_patch(orders: dict[str, Any]) -> None:
-    """`patch`, when transformers' trainer has been imported. Raises nothing of ours."""
-    contain(patch, orders, on_failure=partial(note_loss, orders=orders))
+            # A partial, so that between the program and the boundary there is no function of ours that could fail.
+            after(trainer, partial(contain, patch, orders, on_failure=partial(note_loss, orders=orders)))
 
 
 def patch(orders: dict[str, Any]) -> None:

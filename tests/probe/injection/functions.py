@@ -10,8 +10,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3] / "src"
 PROBE = ROOT / "truetune" / "probe"
 START = PROBE / "hooked" / "sitecustomize.py"
-REHEARSAL = "truetune.probe.rehearsing"
-"""The other mode's hook: it is loaded in a rehearsal alone, where a failure must end the process"""
+REHEARSAL = ("truetune.probe.rehearsing", "truetune.probe.recite")
+"""The other mode's: they are loaded in a rehearsal alone, where a failure must end the process"""
 FAULTS = ("raise", "exit", "interrupt", "hang", "spin", "none", "weird")
 
 ENTRY_POINTS = frozenset({
@@ -23,7 +23,6 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "contain_start"),
     ("sitecustomize", "contain_start.ring"),
     ("sitecustomize", "hand_on"),
-    ("truetune.probe.hook", "contain_patch"),
     ("truetune.probe.hook", "patch.on_train_begin"),
     ("truetune.probe.trainers", "NewTrainer.__call__"),
 })  # fmt: skip
@@ -56,7 +55,7 @@ def reachable() -> set[str]:
     waiting = ["sitecustomize"]
     while waiting:
         module = waiting.pop()
-        if module in found or module == REHEARSAL:
+        if module in found or module in REHEARSAL:
             continue
         found.add(module)
         waiting.extend(_imported(ast.parse(path_of(module).read_text())))

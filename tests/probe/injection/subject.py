@@ -92,8 +92,8 @@ def refuse(self: Any, *args: Any) -> Any:
 class Meta(type):
     """A metaclass whose classes can't be compared, and refuse to say their name."""
 
-    __eq__ = refuse  # type: ignore[assignment]
-    __hash__ = refuse  # type: ignore[assignment]
+    __eq__ = refuse
+    __hash__ = refuse
 
 
 class Slotted(Trainer):
@@ -166,7 +166,7 @@ def begin(order: dict[str, Any]) -> None:
     sys.meta_path.insert(0, Anew("transformers", "transformers.trainer"))
     if order["function"] is not None:
         sys.meta_path.insert(0, Faulty(Function(*order["function"]), order["fault"], order["reached"]))
-    site.execsitecustomize()  # type: ignore[attr-defined]
+    site.execsitecustomize()
     __import__("transformers")
     __import__("transformers.trainer")
 
@@ -206,7 +206,7 @@ def wait_for(child: int) -> int:
 def serve() -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
