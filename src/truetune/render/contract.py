@@ -16,7 +16,7 @@ from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
 from truetune.render.template import Template
-from truetune.render.traced import Trace, Traced, parts
+from truetune.render.traced import Trace, Traced
 from truetune.spec.run import RunSpec
 
 Parts = tuple[str | Traced, ...]
@@ -68,7 +68,7 @@ class _Renderings:
 
     def __init__(self, template: Template, row: Conversation, spec: RunSpec, trace: Trace) -> None:
         self.template = template
-        self.inputs = template.inputs(row.messages, row.tools, row.documents, trace)
+        self.inputs = template.inputs(row.messages, row.tools, row.documents)
         self.variables = {**spec.template_kwargs, **row.template_kwargs}
         for name in self.variables:
             if name in OWN or name in template.special:
@@ -86,14 +86,13 @@ class _Renderings:
         try:
             return self.text(index + 1)
         except TemplateError:
-            return self.text(len(self.inputs["messages"]))
+            return self.text(len(self.inputs.messages))
 
     def prompt(self, count: int) -> Parts:
         return self._run(count, True)
 
     def _run(self, count: int, generation_prompt: bool) -> Parts:
-        inputs = {**self.inputs, "messages": self.inputs["messages"][:count]}
-        return parts(self.template.run(inputs, generation_prompt, self.variables))
+        return self.template.run(self.inputs, self.trace, count, generation_prompt, self.variables)
 
 
 def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
