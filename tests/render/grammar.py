@@ -37,6 +37,7 @@ LEAVES: Rules = {
         (10, "«msg».content"),
         (3, "«msg»['content']"),
         (2, "«msg».get('content')"),
+        (1, "messages.0.content"),
         (2, "«msg».role"),
         (1, "«msg».get('name', 'nobody')"),
         (1, "(«msg».reasoning_content|default(''))"),
@@ -175,6 +176,9 @@ BRANCHES: Rules = {
         (1, "(«strs»|min|string)"),
         (1, "(«strs»|max|string)"),
         (1, "(«iter»|first|string)"),
+        (1, "(«str»|map('upper')|join('.'))"),
+        (1, "('%.2f' % «float»)"),
+        (1, "(«str» * («str»|length % 3))"),
         (1, "(«msg»|attr('content')|string)"),
         (1, "(«msg»|items|list|string)"),
         (1, "(«dict»|dictsort|list|string)"),
@@ -182,6 +186,7 @@ BRANCHES: Rules = {
         (1, "(«str»|batch(3, '-')|list|string)"),
         (1, "(«strs»|slice(2)|list|string)"),
         (0.2, "(«str»|pprint)"),
+        (0.2, "([«str»]|random)"),
         (0.2, "(«str»|urlize)"),
         (0.2, "(«str»|wordwrap(7))"),
         (0.2, "(«str»|striptags)"),
@@ -252,7 +257,11 @@ BRANCHES: Rules = {
         (2, "strftime_now(«str»)"),
         (4, "«macro»(«str»)"),
         (2, "«macro»(«str», b=«str»)"),
-        (3, "«caller»()"),
+        (1, "«macro»(*[«str», «str»])"),
+        (1, "«macro»(**{'a': «str»})"),
+        (1, "«macro»(«str», «str», «str», c=«str»)"),
+        (1, "namespace(**{'a': «str»}).a"),
+        (3, "«caller»(«str»)"),
         (1, "cycler(«str», 'b').next()"),
         (1, "(joiner(«str»)() ~ «str»)"),
         (1, "namespace(a=«str»).a"),
@@ -273,6 +282,8 @@ BRANCHES: Rules = {
         (1, "«str».rfind(«literal»)"),
         (1, "«str».count(«str»)"),
         (1, "«str».index(«str»[:1])"),
+        (1, "«str».rindex(«str»[:1])"),
+        (1, "(«str»|int(base=16))"),
         (1, "«strs».count(«str»)"),
         (1, "([«str»] + «strs»).index(«str»)"),
         (1, "(«str».encode()|length)"),
@@ -323,6 +334,8 @@ BRANCHES: Rules = {
         (1, "(«str» in «dict».values())"),
         (1, "(«int» in range(4))"),
         (1, "(«msg» in «msgs»)"),
+        (1, "(«str» in (nothing or «str»))"),
+        (0.2, "(messages.append(«str») is none)"),
         (1, "(«str» in «msgs»|map(attribute='content'))"),
         (2, "(not «bool»)"),
         (2, "(«bool» and «bool»)"),
@@ -357,6 +370,8 @@ BRANCHES: Rules = {
         (1, "(«str» is eq «str»)"),
         (1, "(«str» is ne «literal»)"),
         (1, "(«str» is lt «str»)"),
+        (1, "(«str» is le «literal»)"),
+        (1, "(«int» is greaterthan «int»)"),
         (1, "(«str» is ge «literal»)"),
         (1, "(«str» is equalto «literal»)"),
         (1, "(«msg» is sameas messages[0])"),
@@ -408,6 +423,9 @@ BRANCHES: Rules = {
         (2, "(«strs»|select('in', «literal»))"),
         (1, "(«strs»|select('in', «strs»))"),
         (1, "(«strs»|select('equalto', «str»))"),
+        (1, "(«strs»|select('>=', «str»))"),
+        (1, "(«strs»|select('lessthan', «literal»))"),
+        (1, "(«strs»|reject('ne', «literal»))"),
         (2, "(«strs»|reject('in', «str»))"),
         (1, "(«strs»|reject('lower'))"),
         (1, "(«strs»|reject('==', «literal»))"),
@@ -524,6 +542,7 @@ class Grammar:
             (1, self._autoescape),
             (1, self._loop_control),
             (1, self._raise),
+            (1, self._unpack),
         )
 
     def template(self) -> Part:
@@ -637,6 +656,15 @@ class Grammar:
         value = self.expression(type, scope, depth)
         return self._statement("set", self._open(), "set ", self._name(scope, type), " = ", value, self._close())
 
+    def _unpack(self, scope: Scope, depth: int) -> Part:
+        values = self.random.choice(
+            ("(«str», «str»)", "(«str».split(' ', 1) + ['x'])[:2]", "[«str», «any»]", "«str».partition('a')[1:]")
+        )
+        pieces = HOLE.split(values)
+        filled = [self.expression(piece, scope, depth - 1) if i % 2 else piece for i, piece in enumerate(pieces)]
+        names = f"{self._name(scope, 'str')}, {self._name(scope, 'str')}"
+        return self._statement("unpack", "{% set ", names, " = ", *filled, " %}")
+
     def _set_block(self, scope: Scope, depth: int) -> Part:
         inside = self._inner(scope, depth)
         filter = self.random.choice(("", "", "|upper", "|trim", "|replace('a', 'b')"))
@@ -648,16 +676,20 @@ class Grammar:
         inside = {**(macros if depth > 1 else {}), "a": "str", "b": "str"}
         body = self._inner(inside, depth)
         name = self._name(scope, "macro")
-        return self._statement("macro", "{% macro ", name, "(a, b='x') %}", body, "{% endmacro %}")
+        extra = self.random.choice(("", "", "{{ varargs|join }}{{ kwargs.c }}"))
+        return self._statement("macro", "{% macro ", name, "(a, b='x') %}", body, extra, "{% endmacro %}")
 
     def _call(self, scope: Scope, depth: int) -> Part:
         name = self._name({}, "macro")
         macro = self._inner({"a": "str", "caller": "caller"}, depth)
-        argument, body = self.expression("str", scope, depth - 1), self._function(scope, depth)
+        argument = self.expression("str", scope, depth - 1)
+        inside = dict(scope)
+        given = self._name(inside, "str")
+        body = self._function(inside, depth)
         return self._statement(
             "call",
-            *("{% macro ", name, "(a) %}", macro, "{{ caller() }}{% endmacro %}"),
-            *("{% call ", name, "(", argument, ") %}", body, "{% endcall %}"),
+            *("{% macro ", name, "(a) %}", macro, "{{ caller(a ~ '!') }}{% endmacro %}"),
+            *("{% call(", given, ") ", name, "(", argument, ") %}", body, "{% endcall %}"),
         )
 
     def _filter_block(self, scope: Scope, depth: int) -> Part:

@@ -6,8 +6,11 @@ TRUETUNE_GRAMMAR_TEMPLATES says how many templates are generated (300 where it i
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
+from jinja2.filters import FILTERS
+from jinja2.tests import TESTS
 
 from tests.render import grammar
 from tests.render.against_transformers import ROWS, compare, history_of, report
@@ -98,6 +101,18 @@ def test_a_seed_makes_the_same_template_and_rows_again() -> None:
     assert grammar.template(7).text == grammar.template(7).text
     assert grammar.rows(7, 5) == grammar.rows(7, 5)
     assert len({grammar.template(seed).text for seed in range(50)}) == 50
+
+
+def test_the_grammar_holds_all_of_jinja() -> None:
+    """So that what a new release of Jinja adds is tried as well."""
+    patterns = " ".join(
+        pattern for rules in (grammar.LEAVES, grammar.BRANCHES) for some in rules.values() for _, pattern in some
+    )
+    words = set(re.findall(r"\w+|[<>=!]+", patterns))
+    assert {*FILTERS} <= words
+    assert {*TESTS} <= words
+    methods = {name for name in dir(str) if not name.startswith("_")}
+    assert methods <= words
 
 
 def test_shrinking_leaves_what_differs() -> None:
