@@ -63,7 +63,7 @@ class Outcome:
 
 
 def compare(source: str, rows: list[Conversation], history: History = "single") -> Outcome:
-    """Render all rows, one after the other, in both. Compares each with the template's own rendering as well."""
+    """Render all rows, one after the other, in both. Compares filled rows with the template's own rendering as well."""
     outcome = Outcome()
     may_refuse = uses_refused(source)
     renderer = _renderer(source, history)
@@ -92,6 +92,7 @@ def _renderer(source: str, history: History) -> Renderer | Exception:
 def _compare_row(
     number: int, row: Conversation, source: str, renderer: Renderer | Exception, whole: str | Exception
 ) -> Difference | None:
+    filled_before = renderer.filled if isinstance(renderer, Renderer) else 0
     got = renderer if isinstance(renderer, Exception) else _examples(renderer.render, row)
     if isinstance(got, Exception):
         if not isinstance(got, TemplateError):
@@ -104,6 +105,8 @@ def _compare_row(
     if texts != expected:
         return Difference("text", number, repr(expected), repr(texts))
     assert isinstance(renderer, Renderer)
+    if renderer.filled == filled_before:  # the template itself has just rendered it
+        return None
     exact = _examples(renderer.exact, row)
     if isinstance(exact, Exception):
         return Difference("crash", number, whole, f"exact: {type(exact).__name__}: {exact}")
