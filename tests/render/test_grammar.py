@@ -31,6 +31,8 @@ QUESTIONS = {
     "reject in": "{{ [m.content, 'b']|reject('in', 'yes no')|join(',') }}",
     "selectattr in": "{{ messages|selectattr('content', 'in', 'yes no')|list|length }}",
     "rejectattr in": "{{ messages|rejectattr('content', 'in', ['a', ''])|map(attribute='role')|join }}",
+    "rejectattr in a literal": "{{ messages|rejectattr('content', 'in', 'yes no')|list|length }}",
+    "select in fields": "{{ ['yes', 'a']|select('in', [m.content])|list|length }}",
     "percent with a tuple": "{{ '%s: %s' % (m.role, m.content) }}",
     "percent with a dict": "{{ '%(text)s' % {'text': m.content} }}",
     "percent with a list": "{{ '%s' % [m.content] }}",
