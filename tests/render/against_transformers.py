@@ -207,9 +207,10 @@ def report(seed: int) -> Report:
 
 
 def _is_operation(part: grammar.Part) -> bool:
-    """Not what only carries the others."""
-    plain = part.rule in ("chat", "free", "body", "nothing", "text", "output")
-    return not plain and part.rule not in [pattern for _, pattern in grammar.LEAVES.get(part.type, ())]
+    """Not what only carries the others, a name or a literal."""
+    if part.type == "statement":
+        return part.rule not in ("text", "output")
+    return "«" in part.rule and part.rule not in [pattern for _, pattern in grammar.LEAVES.get(part.type, ())]
 
 
 def main() -> None:
