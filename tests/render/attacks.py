@@ -11,7 +11,9 @@ CHAT = [{"role": "user", "content": "Is it <so>, yes?\n42"}, {"role": "assistant
 
 def repeated(start: str, step: str, times: int = 60, end: str = "{{ ns.s|length }}") -> str:
     """A value in ns.s that is made from itself again and again."""
-    loop = f"{{% for i in range({times}) %}}{{% set ns.s = {step} %}}{{% endfor %}}"
+    # The sandbox takes ranges of 100,000 at most.
+    loop = f"{{% for i in range({min(times, 100_000)}) %}}{{% set ns.s = {step} %}}{{% endfor %}}"
+    loop *= max(1, times // 100_000)
     return f"{{% set ns = namespace(s={start}) %}}{loop}{end}"
 
 
@@ -149,9 +151,9 @@ REPEATS = {
     "{% set ns.l = ns.l + ['a' * 9000000 ~ i] %}{% endfor %}",
     "hoarding in set blocks": "{% set ns = namespace(l=[]) %}{% for i in range(9999) %}"
     "{% set b %}{{ 'é' * 1000000 }}{{ i }}{% endset %}{% set ns.l = ns.l + [b] %}{% endfor %}",
-    "hoarding in namespaces": "{% set ns = namespace() %}{% for i in range(999999) %}"
+    "hoarding in namespaces": "{% set ns = namespace() %}{% for i in (range(99999)|list * 90) %}"
     "{% set ns = namespace(a=ns) %}{% endfor %}",
-    "hoarding of small lists": "{% set ns = namespace(l=none) %}{% for i in range(9999999) %}"
+    "hoarding of small lists": "{% set ns = namespace(l=none) %}{% for i in (range(99999)|list * 90) %}"
     "{% set ns.l = [ns.l, i] %}{% endfor %}",
     "much output": "{% set s = 'a' * 9999999 %}{% for i in range(9999) %}{{ s }}{% endfor %}",
     "replace of many by much": "{% set s = 'a' * 999999 %}{{ s.replace('a', s) }}",
@@ -221,7 +223,8 @@ COMPARED = {
     "shared, tuples as keys": repeated("(1,)", "(ns.s, ns.s)", end="{{ {ns.s: 1}|length }}"),
     "shared, tuples": repeated("(1,)", "(ns.s, ns.s)", end="{{ ns.s|string|length }}"),
     "long lists, equal": "{% set a = [0] * 9999999 %}{% for i in range(9999) %}{% set x = a == a[:] %}{% endfor %}",
-    "long lists, in": "{% set a = range(999999)|list %}{% for i in range(99999) %}{% set x = -1 in a %}{% endfor %}",
+    "long lists, in": "{% set a = (range(99999)|list * 90)|list %}{% for i in range(99999) %}"
+    "{% set x = -1 in a %}{% endfor %}",
     "long lists, index": "{% set a = [0] * 9999999 %}{% for i in range(9999) %}{% set x = a.count(1) %}{% endfor %}",
     "long texts, count": "{% set a = 'a' * 9999999 %}{% for i in range(9999) %}{% set x = a.count('aab') %}"
     "{% endfor %}",
@@ -333,36 +336,37 @@ LOOPS = {
     "a loop over text": "{% set s = 'a' * 9999999 %}{% for a in s %}{% for b in s %}{% endfor %}{% endfor %}",
     "a loop over a field's letters": loops(7, "messages[1].content", ""),
     "a loop with a condition": "{% for i in range(99999) if range(99999)|sum < 0 %}{% endfor %}",
-    "a loop that knows its end": "{% for i in range(1000000000000)|map('string') %}{{ loop.last }}{% break %}"
+    "a loop that knows its end": "{% for i in (range(99999)|list * 90)|map('string') %}{{ loop.last }}{% break %}"
     "{% endfor %}",
-    "a loop that knows its length": "{% for i in range(1000000000000)|select %}{{ loop.length }}{% break %}"
+    "a loop that knows its length": "{% for i in (range(99999)|list * 90)|select %}{{ loop.length }}{% break %}"
     "{% endfor %}",
     "loops with break": "{% for i in range(99999) %}{% for j in range(99999) %}{% if j > 9999 %}{% break %}{% endif %}"
     "{% endfor %}{% endfor %}",
-    "a list of a range": "{{ range(1000000000000)|list|length }}",
-    "a sum of a range": "{{ range(1000000000000)|sum }}",
-    "the greatest of a range": "{{ range(1000000000000)|max }}",
-    "a range, joined": "{{ range(1000000000000)|join }}",
-    "a range, joined by a method": "{{ ''.join(range(1000000000000)|map('string')) }}",
-    "a range, in": "{{ -1 in range(1000000000000)|map('int') }}",
-    "a range, is in": "{{ 0.5 is in range(1000000000000) }}",
-    "a range, not in": "{{ 'a' not in range(1000000000000) }}",
-    "a range, counted": "{{ range(1000000000000).count(0.5) }}",
-    "a range, selected": "{{ range(1000000000000)|select('equalto', -1)|first }}",
-    "a range, rejected": "{{ range(1000000000000)|reject('ge', 0)|list }}",
-    "a range, sorted": "{{ range(1000000000000)|sort|first }}",
-    "a range, unique": "{{ range(1000000000000)|unique|list|length }}",
-    "a range, groups": "{{ range(1000000000000)|groupby('real')|length }}",
-    "a range, batches": "{{ range(1000000000000)|batch(9)|list|length }}",
-    "a range, slices": "{{ range(1000000000000)|slice(9)|list|length }}",
-    "a range, reversed": "{{ range(1000000000000)|reverse|list|length }}",
-    "a range, tojson": "{{ range(1000000000)|list|tojson|length }}",
-    "a range as keys": "{{ dict.fromkeys(range(1000000000000))|length }}",
-    "a range as arguments": "{{ cycler(*range(1000000000000)).next() }}",
-    "a range as a macro's arguments": "{% macro f() %}{{ varargs|length }}{% endmacro %}{{ f(*range(1000000000000)) }}",
-    "a range, cycled": "{% for i in [1] %}{{ loop.cycle(*range(1000000000000)) }}{% endfor %}",
-    "a range, by random": "{% for i in range(9999999) %}{{ range(1000000000000)|random }}{% endfor %}",
-    "a range, the first of the last": "{{ range(1000000000000)|map('string')|last }}",
+    "a list of a range": "{{ (range(99999)|list * 90)|list|length }}",
+    "a sum of a range": "{{ (range(99999)|list * 90)|sum }}",
+    "the greatest of a range": "{{ (range(99999)|list * 90)|max }}",
+    "a range, joined": "{{ (range(99999)|list * 90)|join }}",
+    "a range, joined by a method": "{{ ''.join((range(99999)|list * 90)|map('string')) }}",
+    "a range, in": "{{ -1 in (range(99999)|list * 90)|map('int') }}",
+    "a range, is in": "{{ 0.5 is in (range(99999)|list * 90) }}",
+    "a range, not in": "{{ 'a' not in (range(99999)|list * 90) }}",
+    "a range, counted": "{{ (range(99999)|list * 90).count(0.5) }}",
+    "a range, selected": "{{ (range(99999)|list * 90)|select('equalto', -1)|first }}",
+    "a range, rejected": "{{ (range(99999)|list * 90)|reject('ge', 0)|list }}",
+    "a range, sorted": "{{ (range(99999)|list * 90)|sort|first }}",
+    "a range, unique": "{{ (range(99999)|list * 90)|unique|list|length }}",
+    "a range, groups": "{{ (range(99999)|list * 90)|groupby('real')|length }}",
+    "a range, batches": "{{ (range(99999)|list * 90)|batch(9)|list|length }}",
+    "a range, slices": "{{ (range(99999)|list * 90)|slice(9)|list|length }}",
+    "a range, reversed": "{{ (range(99999)|list * 90)|reverse|list|length }}",
+    "a range, tojson": "{{ (range(99999)|list * 90)|list|tojson|length }}",
+    "a range as keys": "{{ dict.fromkeys((range(99999)|list * 90))|length }}",
+    "a range as arguments": "{{ cycler(*(range(99999)|list * 90)).next() }}",
+    "a range as a macro's arguments": "{% macro f() %}{{ varargs|length }}{% endmacro %}"
+    "{{ f(*(range(99999)|list * 90)) }}",
+    "a range, cycled": "{% for i in [1] %}{{ loop.cycle(*(range(99999)|list * 90)) }}{% endfor %}",
+    "a range, by random": "{% for i in (range(99999)|list * 90) %}{{ (range(99999)|list * 90)|random }}{% endfor %}",
+    "a range, the first of the last": "{{ (range(99999)|list * 90)|map('string')|last }}",
     "ranges of ranges": "{{ (range(99999)|list * 99)|map('string')|map('list')|map('join')|join|length }}",
     "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "a macro that forks": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
@@ -377,15 +381,15 @@ LOOPS = {
     "a loop that forks": "{% for x in range(2) recursive %}{% if loop.depth < 60 %}"
     "{{ loop(range(2)) }}{% endif %}{% endfor %}",
     "a block that shows itself": "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
-    "a cycler": "{% set c = cycler(1, 2) %}{% for i in range(99999999) %}{% set x = c.next() %}{% endfor %}",
+    "a cycler": "{% set c = cycler(1, 2) %}{% for i in (range(99999)|list * 90) %}{% set x = c.next() %}{% endfor %}",
     "a joiner": "{% set j = joiner('a' * 999999) %}{% for i in range(99999) %}{{ j() }}{% endfor %}",
     "a namespace that holds itself": "{% set ns = namespace() %}{% set ns.a = ns %}"
     "{{ ns }}{{ ns.a.a.a == ns }}{{ [ns]|tojson }}",
     "a namespace in a list in itself": "{% set ns = namespace(l=[]) %}{% set ns.l = [ns, ns.l] %}"
     "{{ ns.l }}{{ ns.l|string }}",
     "lorem ipsum": "{{ lipsum(n=999999, max=99999) }}",
-    "a pretty print": "{{ (range(999999)|list)|pprint }}",
-    "filters without end": "{% for i in range(9999999) %}{% set x = messages|tojson %}{% endfor %}",
+    "a pretty print": "{{ ((range(99999)|list * 90)|list)|pprint }}",
+    "filters without end": "{% for i in (range(99999)|list * 90) %}{% set x = messages|tojson %}{% endfor %}",
     "maps of maps": "{{ [[['a']]]|map('map', 'map', 'upper')|map('map', 'list')|map('list')|list }}",
     "a giant error": "{{ raise_exception('a' * 15000000) }}",
     "an error in many lines": "{{ raise_exception('a\n' * 999) }}",
@@ -395,6 +399,27 @@ LOOPS = {
     "a parent": "{% extends messages[0].content %}",
     "a null": "{{ 'a\\x00b' }}\x00{{ strftime_now('a\\x00b') }}",
     "a surrogate": "{{ '\\ud800' }}{{ strftime_now('\\ud800') }}",
+    "a surrogate in the source": "\ud800{{ '\udfff' }}",
+    "a surrogate in an error": "{{ raise_exception('\\ud800' * 999) }}",
+    "a surrogate in a name": "{{ messages['\ud800'] }}{{ nothing.a['\ud800'] }}",
+    "an error that looks like a reply": "{{ raise_exception('{\\x22text\\x22: 1}\\n\\x00\\x00\\x00\\x04') }}",
+    "an error of a namespace": "{{ raise_exception(namespace(a=namespace)) }}",
+    "an error of a loop": "{% for m in messages %}{{ raise_exception(loop) }}{% endfor %}",
+    "an empty cycler": "{{ cycler().next() }}",
+    "a cycler without end": "{% set c = cycler(1, 2) %}{% for i in (range(99999)|list * 90) if c.next() > 2 %}"
+    "{% endfor %}",
+    "functions printed": "{% macro f() %}{{ caller }}{{ f }}{{ loop }}{% endmacro %}{% call f() %}{% endcall %}",
+    "many blocks": "".join(f"{{% block b{n} %}}{{% endblock %}}" for n in range(20_000)),
+    "many macros": "".join(f"{{% macro m{n}() %}}{{% endmacro %}}" for n in range(20_000)),
+    "many carriage returns": "\r" * 900_000 + "{{ 1 }}",
+    "many lines": "{{ 1 }}\n" * 100_000,
+    "a loop whose length doubles": "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% for b in ns.l %}"
+    "{% set ns.l = ns.l + [b] %}{% endfor %}{% endfor %}",
+    "a range past the sandbox's": "{{ range(10 ** 12)|list }}",
+    "a sort by a slow key": "{{ (range(99999)|map('string')|list)|sort(attribute='0,0,0,0,0,0,0,0')|length }}",
+    "a memory that is given back": "{% for i in range(99999) %}{% set x = 'a' * 16000000 %}{% endfor %}",
+    "a thousand errors": "{% for i in (range(99999)|list * 90) %}"
+    "{{ messages.nothing|string }}{{ nothing|default(i) }}{% endfor %}",
     "nothing": "",
 }
 
