@@ -22,9 +22,9 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import on_ray
 from truetune.encoding import run as run_module
 from truetune.encoding.engines import EnginesDiffer
-from truetune.encoding.stream import void
 from truetune.encoding.entry import Entry, Folder
 from truetune.encoding.run import Encoded
+from truetune.encoding.stream import void
 from truetune.errors import DataError
 from truetune.render.probes import chat, prepared
 from truetune.spec.run import RunSpec

@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 def with_proof(work: Callable[[bool], T]) -> T:
     """What `work` gives, called with False.
 
-    Where it finds a shortcut wrong, a line of the log says so, and it is called with True: begin again without shortcuts.
+    Where it finds a shortcut wrong, a line of the log says so, and it is called with True: begin again without them.
     """
     try:
         return work(False)

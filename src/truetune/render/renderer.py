@@ -20,9 +20,9 @@ RECIPES_A_SHAPE = 8
 SHAPES = 4096
 CHECK_EVERY = 256
 """Rows that a recipe fills are rendered by the template as well, and compared: its 1st, 2nd, 4th, 8th, ... to its
-256th, and one in so many from there on. A recipe that is wrong is mostly wrong at once, so that few rows are made before
-it is found; and 1 in 256 costs less than 5 % of the time that recipes save. The last row before a shard or a stream ends
-is compared too."""
+256th, and one in so many from there on. A recipe that is wrong is mostly wrong at once, so that few rows are made
+before it is found; and 1 in 256 costs less than 5 % of the time that recipes save. The last row before a shard or a
+stream ends is compared too."""
 
 
 @dataclass(slots=True)
