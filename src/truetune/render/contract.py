@@ -216,10 +216,11 @@ def _start(shown: _Renderings, index: int, own: _Text) -> tuple[Mark | None, str
     if index == 0:
         start = _first_field(own, 0, Mark(0, 0), shown.trace)
         return start, NO_PROMPT if start is not None else f"{NO_PROMPT}, and {UNPLACED}"
+    prompt: Parts | None = None
     try:
         prompt = shown.prompt(index)
     except TemplateError as error:
-        prompt, skew = None, f"the serving prompt can't be rendered: {error}"
+        skew = f"the serving prompt can't be rendered: {error}"
     else:
         end = prefix(prompt, own, shown.trace)
         if end is not None:
