@@ -79,6 +79,11 @@ class Entry:
                 return f"{path}: {error.strerror}"
         return None
 
+    def begun(self, key: str) -> bool:
+        """Has a run with this key been interrupted here?"""
+        mark = self.work / "key"
+        return mark.is_file() and mark.read_text() == key
+
     def begin(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         mark = self.work / "key"

@@ -27,6 +27,7 @@ from typing import Any
 from truetune.errors import TemplateError
 from truetune.render.template_protocol import (
     HEADER,
+    MAX_CONVERSATION_SECONDS,
     MAX_MEMORY,
     MAX_REPLY,
     MAX_SECONDS,
@@ -35,7 +36,7 @@ from truetune.render.template_protocol import (
     RenderRequest,
 )
 
-REPLY_SECONDS = 30.0
+REPLY_SECONDS = 120.0
 """Wall-clock time for one reply. The timers of the process count processor time and end it long before, unless the
 machine gives it next to none."""
 START = (
@@ -103,6 +104,11 @@ class TemplateProcess:
             raise LimitError(
                 f"the chat template made {reply['too_large']:,} bytes from one conversation "
                 f"(the limit is {MAX_REPLY:,}); is a repeat or a width too large?"
+            )
+        if "too_slow" in reply:
+            raise TemplateError(
+                f"the chat template took more than {MAX_CONVERSATION_SECONDS:g} s of processor time to render the turns "
+                "of one conversation; share it out over several rows"
             )
         return reply
 

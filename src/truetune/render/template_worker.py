@@ -23,6 +23,7 @@ import pickle
 import resource
 import select
 import signal
+import time
 from typing import Any, NamedTuple, NoReturn
 
 import jinja2
@@ -31,6 +32,7 @@ from truetune.render import traced
 from truetune.render.template_environment import TemplateEnvironment
 from truetune.render.template_protocol import (
     HEADER,
+    MAX_CONVERSATION_SECONDS,
     MAX_MEMORY,
     MAX_REPLY,
     MAX_SECONDS,
@@ -104,8 +106,11 @@ class Worker:
             "documents": request.documents,
         }
         traced_inputs = _traced_inputs(request, trace)
+        started = time.process_time()
         for rendering in request.renderings:
             reply.add(rendering, _render(template, request, rendering, plain_inputs, traced_inputs, trace))
+            if time.process_time() - started > MAX_CONVERSATION_SECONDS:
+                return {"too_slow": True}
         return reply.as_dict()
 
 
