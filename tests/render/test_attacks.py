@@ -13,7 +13,7 @@ import pytest
 from tests.render.attacks import ATTACKS, FAMILIES
 from tests.render.run_attacks import run
 
-SAMPLE = 6
+SAMPLE = 10
 PYTHON_SHOWS = ("<class", "<function", "<module", "<built-in", "<bound", "<code", "<frame", " at 0x", "__", "Meter")
 """What the text of an attack that got out of the sandbox would hold."""
 
