@@ -17,7 +17,7 @@ from typing import NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
-from truetune.render.template import Parts, Template
+from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import Rendering
 from truetune.render.traced import UNKNOWN, Node, Path, Trace, Traced
 from truetune.spec.run import RunSpec
@@ -35,9 +35,13 @@ TRACED_TURNS = 64
 made of the row. Conversations of one shape that are longer are too rare to be worth it."""
 MAX_MESSAGES = 10_000
 """The longest conversation that is rendered. On a slow machine a template takes 50 us a message, so 0.5 s."""
-MAX_RENDERED = 400_000
+MAX_RENDERED = 600_000
 """Messages that the template may be run over to judge the turns of one row. Each turn is judged by two renderings of
-all that stands before it; at 20 to 50 us a message this is 8 to 20 s, for 447 turns of a question and an answer."""
+all that stands before it; at the 5 to 25 us that published templates take for a message this is 3 to 15 s, for 547
+turns of a question and an answer."""
+MAX_RENDERED_TRACED = 60_000
+"""The same for renderings with provenance, which take 5 times as long. A long row needs them where the template
+rewrites its history, as Qwen3's does."""
 
 
 class Stops(NamedTuple):
@@ -159,6 +163,7 @@ class _Renderings:
                 raise TemplateError(f"a variable for the template must not be called {name}, which it has already")
         self.trace = trace
         self.is_long = is_long
+        self.rendered_traced = 0
         self.count = len(row.messages)
         self._texts: dict[int, _Text] = {}
         self._results: dict[tuple[int, bool], Parts | TemplateError] = {}
@@ -183,6 +188,8 @@ class _Renderings:
         """The text up to a turn; the whole where the template refuses to end there."""
         try:
             return self.text(index + 1)
+        except LimitError:
+            raise
         except TemplateError:
             whole = self.text(self.count)
             return _Text(whole.parts, begins_whole=True, goes_on=True)
@@ -200,6 +207,14 @@ class _Renderings:
         return result
 
     def _run_traced(self, count: int) -> Parts:
+        """Raises TemplateError where a long row needs too many of these."""
+        self.rendered_traced += count
+        if self.rendered_traced > MAX_RENDERED_TRACED:
+            raise LimitError(
+                f"the conversation has {self.count:,} messages, and the template rewrites those before each turn: more "
+                f"than {MAX_RENDERED_TRACED:,} messages would be rendered to judge its turns; "
+                "share it out over several rows"
+            )
         self._request([Rendering(count, False, True)])
         return self._run(count, False)
 
@@ -253,6 +268,8 @@ def _start(shown: _Renderings, index: int, own: _Text) -> tuple[Mark | None, str
     prompt: Parts | None = None
     try:
         prompt = shown.prompt(index)
+    except LimitError:
+        raise
     except TemplateError as error:
         skew = f"the serving prompt can't be rendered: {error}"
     else:
@@ -262,6 +279,8 @@ def _start(shown: _Renderings, index: int, own: _Text) -> tuple[Mark | None, str
         skew = _ending(prompt)
     try:
         before = shown.text(index)
+    except LimitError:
+        raise
     except TemplateError:
         before = None
     if prompt is not None:

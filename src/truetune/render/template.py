@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from truetune.errors import TemplateError
 from truetune.render import traced
-from truetune.render.template_process import LimitError, next_number, shared_process
+from truetune.render.template_process import LimitError as LimitError
+from truetune.render.template_process import next_number, shared_process
 from truetune.render.template_protocol import REASONING_KEYS as REASONING_KEYS
 from truetune.render.template_protocol import Rendering, RenderRequest
 from truetune.render.traced import Node, Path, Segment, Trace, Traced
@@ -88,7 +89,11 @@ class Template:
         self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None
     ) -> TemplateInputs:
         """The conversation as transformers hands it to a template."""
-        return TemplateInputs([_message(message) for message in messages], tools, documents)
+        return TemplateInputs(
+            [plain_data(_without_own_keys(message)) for message in messages],
+            plain_data(tools),
+            plain_data(documents),
+        )
 
     def run(
         self, inputs: TemplateInputs, trace: Trace, count: int, generation_prompt: bool, variables: dict[str, Any]
@@ -115,7 +120,7 @@ class Template:
             inputs.messages,
             inputs.tools,
             inputs.documents,
-            {**self.special, **variables},
+            {**self.special, **plain_data(variables)},
             self._now,
             list(renderings),
         )
@@ -187,9 +192,31 @@ def _cut_parts(parts: Parts, length: int) -> Parts:
     return tuple(kept)
 
 
-def _message(message: dict[str, Any]) -> dict[str, Any]:
+def _without_own_keys(message: dict[str, Any]) -> dict[str, Any]:
     """Without the keys that are empty, or for truetune alone."""
     return {key: value for key, value in message.items() if value is not None and key not in OWN_KEYS}
+
+
+def plain_data(value: Any) -> Any:
+    """A value of a row as transformers shows it to a template: plain JSON types, and the name of any other type.
+
+    Files of Parquet and Arrow hold dates, decimals and bytes. A template could call their methods.
+    """
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return {plain_data(key): plain_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain_data(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(plain_data(item) for item in value)
+    return f"<{type(value).__name__}>"
 
 
 def path_text(path: Path) -> str:

@@ -106,7 +106,7 @@ class TemplateProcess:
                 f"(the limit is {MAX_REPLY:,}); is a repeat or a width too large?"
             )
         if "too_slow" in reply:
-            raise TemplateError(
+            raise LimitError(
                 f"the chat template took more than {MAX_CONVERSATION_SECONDS:g} s of processor time to render the turns "
                 "of one conversation; share it out over several rows"
             )

@@ -318,7 +318,11 @@ class TracedEnvironment(TemplateEnvironment):
         """Is it a function of templates, which only hands its arguments on?"""
         if isinstance(function, Macro | LoopContext | TemplateDict):
             return True
-        if function is TemplateNamespace or function is raise_exception:
+        if function is TemplateNamespace:
+            return True
+        if function is raise_exception:
+            # The message is shown as the reason why a turn can't be trained, and is then that of one row.
+            self.trace.opaque = self.trace.opaque or not is_plain(args)
             return True
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GenerationTag):
