@@ -28,6 +28,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench.encoders import ENCODERS
@@ -88,9 +89,18 @@ class Job:
     """for `truetune encode`"""
 
 
-def measured(arguments: Iterable[str | Path], cache: Path) -> Process:
-    """Run a Python process whose caches lie in `cache`; its last line of output is read where it is JSON."""
-    environment = {**os.environ, "HF_DATASETS_CACHE": str(cache), "XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
+def measured(
+    arguments: Iterable[str | Path],
+    cache: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    codes: tuple[int, ...] = (0,),
+) -> Process:
+    """Run a Python process whose caches lie in `cache`; its last line of output is read where it is JSON.
+
+    `variables` are set in its environment. Raises Failed where its exit code is none of `codes`.
+    """
+    caches = {"HF_DATASETS_CACHE": str(cache), "XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, **caches, **variables}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -103,7 +113,7 @@ def measured(arguments: Iterable[str | Path], cache: Path) -> Process:
             file.seek(0)
         *_, said = ["", *output.read().splitlines()]
         *_, complaint = ["no message", *errors.read().splitlines()]
-    if process.returncode != 0:
+    if process.returncode not in codes:
         raise Failed(f"exit code {process.returncode}: {complaint}")
     found = json.loads(said) if said.startswith("{") else {}
     return Process(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024, found)

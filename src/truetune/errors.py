@@ -6,6 +6,7 @@
     |-- DataError       (ValueError)   a data file or a row cannot be read
     |-- TokenizerError  (ValueError)   a tokenizer folder is missing, broken or of an unknown kind
     |-- TemplateError   (RuntimeError) a chat template raised, or went past its limits
+    |-- FastPathError   (RuntimeError) a shortcut gave something else than the exact way; all that it made is void
     |-- OutOfMemoryError (MemoryError) a run needs more memory than there is
     `-- FindingsError   (RuntimeError) findings stopped the work; they stand in its `findings`
 
@@ -39,6 +40,13 @@ class TokenizerError(TruetuneError, ValueError):
 
 class TemplateError(TruetuneError, RuntimeError):
     pass
+
+
+class FastPathError(TruetuneError, RuntimeError):
+    """Nothing that was made since the last proof may be used: begin again without shortcuts, or stop.
+
+    It is no fault of a row, so that nothing that leaves out faulty rows may catch it.
+    """
 
 
 class OutOfMemoryError(TruetuneError, MemoryError):

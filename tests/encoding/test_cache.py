@@ -29,6 +29,7 @@ from truetune.errors import DataError, UsageError
 from truetune.render.probes import chat
 
 ROOT = Path(__file__).parents[2]
+ANEW = "all is made again without shortcuts; please report this"
 
 
 @pytest.fixture
@@ -251,7 +252,7 @@ def test_engines_that_differ_begin_again_with_tokenizers(world: Path, monkeypatc
 
     monkeypatch.setattr(workers, "encode_shard", differing)
     found = encode(world, out=world / "out")
-    assert found.notices == ("fast and slow encode 'x' differently: all is encoded by tokenizers alone",)
+    assert found.notices == ("fast and slow encode 'x' differently: " + ANEW,)
     assert found.counts["encoded"] == 60
     assert encode(world, out=world / "out").reused
 

@@ -14,7 +14,7 @@ from tests import parts
 from tests.render.conversations import CONVERSATIONS, TOOLS, assistant, turns, user
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import TemplateError
-from truetune.render.contract import REWRITTEN
+from truetune.render.contract import CONTEXT_REWRITTEN, REWRITTEN
 from truetune.render.probes import Probes, probes
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
@@ -173,3 +173,28 @@ def test_masks_of_trl(family: str) -> None:
             counts["same" if "+" not in kinds else "listed difference"] += 1
     print(family, dict(counts))
     assert counts["same"] + counts["listed difference"] > 20
+
+
+@pytest.mark.parametrize(("count", "named"), [(1_000, "1,000 assistant turns"), (50_000, "100,000 messages")])
+def test_a_conversation_that_is_too_long_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, count: int, named: str
+) -> None:
+    """Before the template is run at all: it would be run twice for each turn, over all that stands before it."""
+    renderer = probes_of("llama3-instruct").renderer()
+    monkeypatch.setattr(Template, "run", None)
+    with pytest.raises(TemplateError, match=f"{named}.*share it out over several rows"):
+        renderer.render(Conversation(Origin("long", 1, 0), "messages", turns(count)))
+
+
+def test_a_long_conversation_of_which_one_turn_is_learned() -> None:
+    (rendering,) = probes_of("llama3-instruct", learn="last").renderings(turns(1_000))
+    assert spans(rendering) == ["answer 999<|eot_id|>"]
+    assert [turn.message for turn in rendering.turns if turn.end >= 0] == [1_999]
+
+
+def test_a_system_prompt_that_only_the_serving_prompt_has() -> None:
+    """The context is written otherwise once the turn is there; the turn begins where its serving prompt ends."""
+    chat = [{"role": "system", "content": "Be brief."}, *PLAIN]
+    found = probes_of("mistral-7b-v0.3").renderings(chat)
+    assert [spans(rendering) for rendering in found] == [[" Yo</s>", " bye</s>"]]
+    assert {turn.skew for turn in found[0].turns} == {CONTEXT_REWRITTEN}

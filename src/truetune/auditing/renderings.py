@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ class Renderings:
         self._whole: dict[bytes, Example] = {}
         encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         for kind, conversations in _variants(rows.values()):
-            renderer = probes.renderer(**{"history": "single", **CHANGES.get(kind, {})})
+            renderer = replace(probes, only_reference=True).renderer(**{"history": "single", **CHANGES.get(kind, {})})
             made = batch(conversations, renderer, encoder)
             for part in (made, made.other):
                 if part is not None:

@@ -7,10 +7,11 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.rule import Setup
 from truetune.checks.run import prepare
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batches
+from truetune.encoding.stream import batches, with_proof
 from truetune.logs.log import DataFacts
 from truetune.spec.run import RunSpec
 
@@ -20,12 +21,17 @@ def floor_of(spec: RunSpec) -> DataFacts:
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
-    setup = prepare(spec)
+    return with_proof(lambda only_reference: _floor_of(prepare(spec, only_reference=only_reference)))
+
+
+def _floor_of(setup: Setup) -> DataFacts:
+    spec = setup.spec
     tokens = np.zeros(0, dtype=np.int64)
     answers: Counter[bytes] = Counter()
     rows = 0
     stream = read(spec.data, format=spec.format, columns=spec.map)
-    for batch in batches(stream, setup.probes.renderer(), Encoder(setup.tokenizer.backend)):
+    encoder = Encoder(setup.tokenizer.backend, only_reference=setup.probes.only_reference)
+    for batch in batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
         counts = np.bincount(batch.ids[batch.supervised], minlength=tokens.size)
         counts[: tokens.size] += tokens

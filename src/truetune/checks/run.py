@@ -18,9 +18,8 @@ from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.engines import EnginesDiffer
 from truetune.encoding.stream import batch as one_batch
-from truetune.encoding.stream import batches
+from truetune.encoding.stream import batches, with_proof
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special
@@ -48,17 +47,14 @@ def check(
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
-    try:
-        return _check(spec, rules, progress, only_reference=False)
-    except EnginesDiffer:
-        return _check(spec, rules, progress, only_reference=True)
+    return with_proof(lambda only_reference: _check(spec, rules, progress, only_reference=only_reference))
 
 
 def _check(
     spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
 ) -> DataReport:
     started = time.perf_counter()
-    setup = prepare(spec)
+    setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
         chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
     rules = [rule(setup) for rule in chosen]
@@ -119,7 +115,10 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
     for conversation in _rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             batch = one_batch(
-                [conversation], setup.probes.renderer(), encoder := Encoder(setup.tokenizer.backend), exact=True
+                [conversation],
+                setup.probes.renderer(),
+                encoder := Encoder(setup.tokenizer.backend, only_reference=True),
+                exact=True,
             )
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
@@ -132,11 +131,15 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
     raise DataError(f"{named}: there is no row {row}; rows are numbered from 0 to {last.row}")
 
 
-def prepare(spec: RunSpec) -> Setup:
-    """Load the tokenizer and compile its template. Raises SpecError, TokenizerError or TemplateError."""
+def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
+    """Load the tokenizer and compile its template, to be used without shortcuts where `only_reference` is set.
+
+    Raises SpecError, TokenizerError or TemplateError.
+    """
     made = prepared(spec)
     if spec.training.special_tokens:
         made = probes(with_special(made.tokenizer, spec.training.special_tokens), spec)
+    made = replace(made, only_reference=only_reference)
     return Setup(spec, made.tokenizer, made)
 
 

@@ -82,9 +82,9 @@ def prove(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
 
 def short_views() -> list[TokenView]:
     """The first rows of the mended chats that have one question and one answer, as truetune encodes them."""
-    setup = prepare(RunSpec(tokenizer=str(TOKENIZER)))
+    setup = prepare(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (row for row in read((str(DATA),)) if len(row.messages) == 2)
-    encoder = Encoder(setup.tokenizer.backend)
+    encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     return views_of(batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary)
 
 

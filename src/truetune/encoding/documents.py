@@ -90,7 +90,7 @@ class DocumentMaker:
         self._controls = re.compile(any_of(tokens) if tokens else "(?!)")
 
     def make(self, rows: list[Conversation]) -> Made:
-        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises EnginesDiffer."""
+        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         return self.made_of(rows, one_batch(rows, self.renderer, self.encoder))
 
     def made_of(self, rows: list[Conversation], batch: Batch) -> Made:

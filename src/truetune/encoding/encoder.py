@@ -63,7 +63,7 @@ class Encoder:
     def encode(self, texts: list[str]) -> Encoded:
         """Where the ids of a text spell it byte for byte, their lengths give the starts; else the offsets do.
 
-        Raises EnginesDiffer.
+        Raises EnginesDiffer, a FastPathError.
         """
         if self._cut is None:
             return self._placed(self._reference.encode(texts), texts, "")

@@ -18,7 +18,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.errors import TokenizerError
+from truetune.errors import FastPathError
 
 PAIRS = 1000
 """Pairs of tokens of the vocabulary, written one after the other, that a fast engine must encode alike."""
@@ -60,8 +60,8 @@ class Engine(NamedTuple):
     encode: Encode
 
 
-class EnginesDiffer(TokenizerError):
-    """A fast engine gave other ids than `tokenizers` for a text; the run starts again with `tokenizers`."""
+class EnginesDiffer(FastPathError):
+    """A fast engine gave other ids than `tokenizers` for a text."""
 
 
 def reference(backend: tokenizers.Tokenizer) -> Engine:

@@ -139,6 +139,11 @@ class Entry:
                 return f"{self.folder / name}: No such file or directory"
         return None if listing is not None else f"{self.folder / MANIFEST} is of an older format"
 
+    def begun(self, key: str) -> bool:
+        """Has a run with this key been interrupted here?"""
+        mark = self.work / "key"
+        return mark.is_file() and mark.read_text() == key
+
     def begin(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         owner = _owner_of(self.work)

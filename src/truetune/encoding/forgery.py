@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.render.template import STRUCTURE_KEYS
+from truetune.render.traced import STRUCTURE_KEYS
 
 PLAIN = frozenset(("role", "content", "reasoning_content", "train", "weight"))
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))

@@ -111,6 +111,10 @@ class ObjectEntry:
 
         return next(filter(None, _at_once(look, listing)), None)
 
+    def begun(self, key: str) -> bool:
+        """Has a run with this key been interrupted here, after its first shard?"""
+        return any((self.folder / WORK / digest_of(key.encode())[:16]).iterdir())
+
     def begin(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""
         self._tag = digest_of(key.encode())[:16]

@@ -23,7 +23,7 @@ class PreferenceMaker(DocumentMaker):
     """
 
     def make(self, rows: list[Conversation]) -> Made:
-        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises EnginesDiffer."""
+        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
         batch = one_batch(rows, self.renderer, self.encoder)
         made = self.made_of(rows, batch)
         sides = [made]

@@ -22,7 +22,7 @@ from truetune.data.remote import Place, Remote, place
 from truetune.data.rows import conversations, read
 from truetune.data.stretches import Scan, one_by_one
 from truetune.encoding import on_ray
-from truetune.encoding.engines import EnginesDiffer
+from truetune.encoding.documents import Made
 from truetune.encoding.entry import AnyEntry, entry_of
 from truetune.encoding.key import inputs_of, key_of
 from truetune.encoding.layout import DATA
@@ -30,9 +30,10 @@ from truetune.encoding.ledger import Ledger
 from truetune.encoding.names import names_of
 from truetune.encoding.replay import replay
 from truetune.encoding.shard import Broken, Shard, Task, ledger_of, maker_of
+from truetune.encoding.stream import void, with_proof
 from truetune.encoding.table import table as table_of
 from truetune.encoding.workers import Run, cores, in_processes, in_turn
-from truetune.errors import DataError, SpecError, UsageError
+from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
 
@@ -129,9 +130,9 @@ def encode(
             notices.append(f"{damage}: all is encoded anew")
         run = _workers(engine, jobs, job.tasks_at_most)
         try:
-            shards = _run(job, entry, run, progress, only_reference=False)
-        except EnginesDiffer as difference:
-            notices.append(f"{difference}: all is encoded by tokenizers alone")
+            shards = _run(job, entry, run, progress, only_reference=entry.begun(_key(job, only_reference=True)))
+        except FastPathError as error:
+            notices.append(void(error))
             shards = _run(job, entry, run, progress, only_reference=True)
         counts = _counts(shards, job.spec)
         if not counts["encoded"]:
@@ -204,9 +205,15 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
     job = Job.of(spec, None, one_by_one)
     entry = _entry(out, cache, job.key)
-    maker = maker_of(job.made, only_reference=False)
     rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), SAMPLED))
-    made = maker.make(rows)
+
+    def encoded(only_reference: bool) -> Made:
+        maker = maker_of(job.made, only_reference=only_reference)
+        found = maker.make(rows)
+        maker.renderer.prove()
+        return found
+
+    made = with_proof(encoded)
     table = table_of(made.documents, None).ledger
     all_rows = sum(stretch.rows for found in job.scans for stretch in found.stretches)
     known = all(found.stretches for found in job.scans)
@@ -328,7 +335,7 @@ def _workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
 
 def _run(job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only_reference: bool) -> list[Shard]:
     """All shards in order: those that are there from a run before, and the others."""
-    shards = entry.begin(job.key + " by tokenizers alone" * only_reference)
+    shards = entry.begin(_key(job, only_reference=only_reference))
     total = sum(source.path.stat().st_size for source in job.sources)
     sizes: dict[int, int] = {}
     done = rows = tokens = 0
@@ -354,6 +361,11 @@ def _run(job: Job, entry: AnyEntry, run: Run, progress: Progress | None, *, only
         shards[shard.number] = shard
         tell(shard)
     return [shards[number] for number in sorted(shards)]
+
+
+def _key(job: Job, *, only_reference: bool) -> str:
+    """What the parts of an interrupted run are kept under: those that were made with a shortcut are void without it."""
+    return job.key + " without shortcuts" * only_reference
 
 
 def _counts(shards: Iterable[Shard], spec: RunSpec) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -98,7 +98,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
     Its JSON comes first: it lists the files, so that no file is ever there that nothing tells as ours. The shard is
     whole once they are all there.
 
-    Raises DataError, EnginesDiffer, OSError.
+    Raises DataError, FastPathError, OSError.
     """
     spec = maker.spec
     broken = [*task.broken]
@@ -108,6 +108,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         if spec.encode.on_error == "error" and made.rejected:
             row, reason = made.rejected[0]
             raise DataError(f"{row.origin}: {reason} (--on-error skip leaves such rows out)")
+    maker.renderer.prove()
     packs = None
     if spec.encode.packing == "best-fit" and spec.max_length is not None:
         packs = best_fit([len(document.ids) for document in made.documents], spec.max_length)
@@ -188,6 +189,7 @@ def ledger_of(shards: Iterable[Shard]) -> Ledger:
 def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) -> DocumentMaker:
     """What makes the documents of a run; kept from shard to shard, for it learns the shapes of rows."""
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference, patience=patience)
+    made = replace(made, only_reference=only_reference)
     kind = PreferenceMaker if made.spec.encode.preferences else DocumentMaker
     return kind(made.spec, made.tokenizer, made.renderer(), encoder)
 

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch, Example, Rejected
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.label import label
-from truetune.errors import TemplateError
+from truetune.errors import FastPathError, TemplateError
 from truetune.render.renderer import Renderer
 
 ROWS = 256
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+
+
+def with_proof(work: Callable[[bool], T]) -> T:
+    """What `work` gives, called with False.
+
+    Where it finds a shortcut wrong, a line of the log says so, and it is called with True: begin again without them.
+    """
+    try:
+        return work(False)
+    except FastPathError as error:
+        _LOG.warning("%s", void(error))
+        return work(True)
+
+
+def void(error: FastPathError) -> str:
+    """What a user is told of a shortcut that was proved wrong."""
+    return f"{error}: all is made again without shortcuts; please report this"
 
 
 def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, size: int = ROWS) -> Iterator[Batch]:
-    """The batches of a stream of rows, in order; a row that can't be rendered is in `rejected`."""
+    """The batches of a stream of rows, in order; a row that can't be rendered is in `rejected`.
+
+    Raises FastPathError, after which none of the batches before may be used; it does so before the last one at latest.
+    """
     source = iter(rows)
     with ThreadPoolExecutor(max_workers=1) as pool:
         pending: Future[Batch] | None = None
@@ -27,6 +50,7 @@ def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, 
             if pending is not None:
                 yield pending.result()
             pending = following
+        renderer.prove()
         if pending is not None:
             yield pending.result()
 

@@ -15,7 +15,7 @@ from truetune.data.output_folder import file_digest
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.layout import DATA, manifest_in
-from truetune.encoding.stream import batches
+from truetune.encoding.stream import batches, with_proof
 from truetune.generation.backends.place import Place
 from truetune.generation.looks import Prompt
 from truetune.generation.prompts import text_of
@@ -72,6 +72,12 @@ def seen_rows(place: Place, prompts: Sequence[Prompt], probes: Probes, trained_o
     A str says why that is not known: nothing is recorded, or what is recorded is not on this machine. Raises what
     reading `trained_on` raises.
     """
+    return with_proof(
+        lambda only_reference: _seen_rows(place, prompts, replace(probes, only_reference=only_reference), trained_on)
+    )
+
+
+def _seen_rows(place: Place, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]) -> Leaks | str:
     if trained_on:
         found: tuple[Iterator[_Example], str] | str = _of_files(probes, trained_on), ", ".join(trained_on)
     else:
@@ -107,7 +113,8 @@ def _recorded(place: Place, probes: Probes) -> tuple[Iterator[_Example], str] | 
 def _of_files(probes: Probes, files: Sequence[str], held: frozenset[int] = frozenset()) -> Iterator[_Example]:
     rows = read(files, format=probes.spec.format, columns=probes.spec.map)
     kept: Iterable[Conversation] = (row for row in rows if row.origin.row not in held)
-    for batch in batches(kept, probes.renderer(), Encoder(probes.tokenizer.backend)):
+    encoder = Encoder(probes.tokenizer.backend, only_reference=probes.only_reference)
+    for batch in batches(kept, probes.renderer(), encoder):
         for i, example in enumerate(batch.examples):
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tolist()
             yield _Example(tuple(ids), example.row.origin.file, example.row.origin.line)

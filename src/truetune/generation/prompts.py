@@ -109,7 +109,7 @@ class PromptMaker:
 
     def __init__(self, probes: Probes) -> None:
         self.spec, self.tokenizer = probes.spec, probes.tokenizer
-        self.renderer = probes.renderer(learn=Learn(what="last"), history="single")
+        self.renderer = replace(probes, only_reference=True).renderer(learn=Learn(what="last"), history="single")
         self.encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         self.marker = marker_of(probes).decode()
         self.stops = [stop.token for stop in probes.stops]

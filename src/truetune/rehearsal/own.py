@@ -39,8 +39,8 @@ def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
         raise UsageError(f"a rehearsal of {path} needs {', '.join(missing)}: pip install 'truetune[train]'")
     if not spec.data or not spec.tokenizer:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
-    setup = prepare(spec)
-    encoder = Encoder(setup.tokenizer.backend)
+    setup = prepare(spec, only_reference=True)
+    encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rows = islice(read(spec.data, format=spec.format, columns=spec.map), ROWS)
     views = views_of(batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary)
     examples = [

@@ -8,23 +8,40 @@ template rewrites earlier turns, one rendering can't show every turn as it will 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import takewhile
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
-from truetune.render.template import Template
-from truetune.render.traced import Trace, Traced, parts
+from truetune.render.template import LimitError, Parts, Template
+from truetune.render.template_protocol import Rendering
+from truetune.render.traced import UNKNOWN, Node, Path, Trace, Traced
 from truetune.spec.run import RunSpec
-
-Parts = tuple[str | Traced, ...]
 
 OWN = ("messages", "tools", "documents", "add_generation_prompt")
 """What a template is always given."""
 REWRITTEN = "the template rewrites this turn once a later one follows"
 NO_PROMPT = "a conversation that begins with the assistant has no serving prompt"
+
+CONTEXT_REWRITTEN = "the template rewrites what stands before this turn once the turn is there"
+UNPLACED = "where its answer begins in the training text can't be told, so that it is not trained"
+
+TRACED_TURNS = 64
+"""Up to so many assistant turns, each rendering that a turn is judged by keeps its questions, so that a recipe can be
+made of the row. Conversations of one shape that are longer are too rare to be worth it."""
+MAX_MESSAGES = 10_000
+"""The longest conversation that is rendered. On a slow machine a template takes 50 us a message, so 0.5 s."""
+MAX_RENDERED = 600_000
+"""Messages that the template may be run over to judge the turns of one row. Each turn is judged by two renderings of
+all that stands before it; at the 5 to 25 us that published templates take for a message this is 3 to 15 s, for 547
+turns of a question and an answer."""
+MAX_RENDERED_TRACED = 60_000
+"""The same for renderings with provenance, which take 5 times as long. A long row needs them where the template
+rewrites its history, as Qwen3's does."""
 
 
 class Stops(NamedTuple):
@@ -45,13 +62,25 @@ def stops_of(known: Iterable[str], control: Iterable[str]) -> Stops:
 def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, trace: Trace) -> list[Plan]:
     """The training examples of a chat.
 
-    Sets `trace.opaque` where they hold for this row alone. Raises TemplateError where the template does.
+    Sets `trace.opaque` where they hold for this row alone. Raises TemplateError where the template does, and for a
+    conversation that is too long.
     """
-    shown = _Renderings(template, row, spec, trace)
+    weights = _weights(row, spec)
+    is_long = len(weights) > TRACED_TURNS
+    if is_long:
+        trace.opaque = True
+    _check_length(row, weights)
+    judged = [index for index, weight in weights.items() if weight or not is_long]
+    shown = _Renderings(template, row, spec, trace, judged, is_long=is_long)
     whole = shown.text(len(row.messages))
     bos = template.special.get("bos_token")
-    weights = _weights(row, spec)
-    turns = [(_turn(shown, i, weights[i], stops), shown.through(i)) for i in weights]
+    turns = []
+    for index, weight in weights.items():
+        if is_long and not weight:
+            turns.append((TurnPlan(index, None, None, None, None, 0.0), whole))
+        else:
+            own = shown.through(index)
+            turns.append((_turn(shown, index, own, weight, stops), own))
     agreed = [_agrees(turn, own, whole, trace) for turn, own in turns]
     served = all(ok or not turn.weight for (turn, _), ok in zip(turns, agreed, strict=True))
     if served or spec.history == "single" or spec.learn.what == "all":
@@ -59,41 +88,145 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
             _moved(turn, own, whole, trace) if ok else _rewritten(turn)
             for (turn, own), ok in zip(turns, agreed, strict=True)
         ]
-        return [plan(whole, tuple(found), None, row, bos)]
-    return [plan(own, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight]
+        return [plan(whole.parts, tuple(found), None, row, bos)]
+    return [plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight]
+
+
+def _check_length(row: Conversation, weights: dict[int, float]) -> None:
+    """Raises TemplateError where judging the turns of a row would take too long."""
+    if len(row.messages) > MAX_MESSAGES:
+        raise TemplateError(
+            f"the conversation has {len(row.messages):,} messages and at most {MAX_MESSAGES:,} are rendered; "
+            "share it out over several rows"
+        )
+    trained = [index for index, weight in weights.items() if weight]
+    rendered = sum(2 * index + 1 for index in trained)
+    if len(weights) > TRACED_TURNS and rendered > MAX_RENDERED:
+        raise TemplateError(
+            f"the conversation has {len(trained):,} assistant turns to learn, each of which is judged by what the "
+            f"template makes of all that stands before it: {rendered:,} messages in all, where {MAX_RENDERED:,} is the "
+            "limit; share it out over several rows, or learn its last turn alone"
+        )
+
+
+class _Text:
+    """What the template made of some messages."""
+
+    def __init__(self, parts: Parts, *, begins_whole: bool = False, goes_on: bool = False) -> None:
+        self.parts = parts
+        self.begins_whole = begins_whole
+        """Are its parts those with which the whole conversation begins, but for where the last one ends?"""
+        self.goes_on = goes_on
+        """Does it hold later messages too, since the template refuses to end before them?"""
+
+    @cached_property
+    def plain(self) -> str:
+        """The characters alone."""
+        return "".join(self.parts)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The character at which each part begins, and the end."""
+        return [0, *accumulate(str.__len__(part) for part in self.parts)]
+
+    def mark(self, position: int) -> Mark:
+        """The mark before a character."""
+        if position >= self.starts[-1]:
+            return Mark(len(self.parts), 0)
+        piece = bisect_right(self.starts, position) - 1
+        return Mark(piece, position - self.starts[piece])
+
+    def position(self, mark: Mark) -> int:
+        """The character that a mark stands before."""
+        return self.starts[mark.piece] + mark.offset
+
+    def until(self, end: Mark) -> Parts:
+        """The parts before a mark."""
+        if not end.offset:
+            return self.parts[: end.piece]
+        return (*self.parts[: end.piece], self.parts[end.piece][: end.offset])
 
 
 class _Renderings:
     """What the template makes of the first n messages, each rendered once."""
 
-    def __init__(self, template: Template, row: Conversation, spec: RunSpec, trace: Trace) -> None:
+    def __init__(
+        self, template: Template, row: Conversation, spec: RunSpec, trace: Trace, turns: list[int], *, is_long: bool
+    ) -> None:
+        """`turns` are the assistant turns to be judged. Of a long row only the whole is rendered with provenance, and
+        the others where they part from it."""
         self.template = template
-        self.inputs = template.inputs(row.messages, row.tools, row.documents, trace)
+        self.inputs = template.inputs(row.messages, row.tools, row.documents)
         self.variables = {**spec.template_kwargs, **row.template_kwargs}
         for name in self.variables:
             if name in OWN or name in template.special:
                 raise TemplateError(f"a variable for the template must not be called {name}, which it has already")
         self.trace = trace
-        self._texts: dict[int, Parts] = {}
+        self.is_long = is_long
+        self.rendered_traced = 0
+        self.count = len(row.messages)
+        self._texts: dict[int, _Text] = {}
+        self._results: dict[tuple[int, bool], Parts | TemplateError] = {}
+        # All of them at once: each request to the template process costs as much as rendering some turns.
+        wanted = {(self.count, False): True}
+        for index in turns:
+            wanted.setdefault((index + 1, False), not is_long)
+            if index:
+                wanted.setdefault((index, True), not is_long)
+        self._request([Rendering(count, prompt, traced) for (count, prompt), traced in wanted.items()])
 
-    def text(self, count: int) -> Parts:
+    def text(self, count: int) -> _Text:
+        """Of the first `count` messages."""
         if count not in self._texts:
-            self._texts[count] = self._run(count, False)
+            parts = self._run(count, False)
+            if self.is_long and _is_unknown(parts):
+                parts = self._run_traced(count)
+            self._texts[count] = _Text(parts, begins_whole=count == self.count)
         return self._texts[count]
 
-    def through(self, index: int) -> Parts:
+    def through(self, index: int) -> _Text:
         """The text up to a turn; the whole where the template refuses to end there."""
         try:
             return self.text(index + 1)
+        except LimitError:
+            raise
         except TemplateError:
-            return self.text(len(self.inputs["messages"]))
+            whole = self.text(self.count)
+            return _Text(whole.parts, begins_whole=True, goes_on=True)
 
     def prompt(self, count: int) -> Parts:
+        """The serving prompt of what follows the first `count` messages."""
         return self._run(count, True)
 
     def _run(self, count: int, generation_prompt: bool) -> Parts:
-        inputs = {**self.inputs, "messages": self.inputs["messages"][:count]}
-        return parts(self.template.run(inputs, generation_prompt, self.variables))
+        if (count, generation_prompt) not in self._results:
+            self._request([Rendering(count, generation_prompt, True)])
+        result = self._results[count, generation_prompt]
+        if isinstance(result, TemplateError):
+            raise result
+        return result
+
+    def _run_traced(self, count: int) -> Parts:
+        """Raises TemplateError where a long row needs too many of these."""
+        self.rendered_traced += count
+        if self.rendered_traced > MAX_RENDERED_TRACED:
+            raise LimitError(
+                f"the conversation has {self.count:,} messages, and the template rewrites those before each turn: more "
+                f"than {MAX_RENDERED_TRACED:,} messages would be rendered to judge its turns; "
+                "share it out over several rows"
+            )
+        self._request([Rendering(count, False, True)])
+        return self._run(count, False)
+
+    def _request(self, renderings: list[Rendering]) -> None:
+        results = self.template.run_all(self.inputs, self.trace, renderings, self.variables)
+        for rendering, result in zip(renderings, results, strict=True):
+            self._results[rendering.messages, rendering.generation_prompt] = result
+
+
+def _is_unknown(parts: Parts) -> bool:
+    """Does it end in text that was rendered without provenance?"""
+    return bool(parts) and isinstance(parts[-1], Traced) and leaf_path(parts[-1].node) == UNKNOWN
 
 
 def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
@@ -110,43 +243,192 @@ def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     }
 
 
-def _turn(shown: _Renderings, index: int, weight: float, stops: Stops) -> TurnPlan:
-    own = shown.through(index)
-    fields = [
-        i for i, part in enumerate(own) if isinstance(part, Traced) and leaf_path(part.node)[:2] == ("messages", index)
-    ]
+def _turn(shown: _Renderings, index: int, own: _Text, weight: float, stops: Stops) -> TurnPlan:
+    """Where a turn begins and ends in its own rendering."""
     start, skew = _start(shown, index, own)
     if start is None:
-        if not fields:
-            return TurnPlan(index, None, None, None, skew, 0.0)
-        start = Mark(fields[0], 0)
-    inside = [i for i in range(start.piece, len(own)) if isinstance(own[i], Traced)]
-    mine = list(takewhile(lambda i: not _later(own[i], index), inside))
-    closing = Mark(mine[-1] + 1, 0) if mine else start
-    found = _stop(own, closing, stops)
+        return TurnPlan(index, None, None, None, skew, 0.0)
+    closing = _closing(own, index, start, shown.trace)
+    found = _stop(own.parts, closing, stops)
     if found is None:
         return TurnPlan(index, start, None, closing, skew, weight)
     stop, length = found
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
 
 
-def _later(part: str, index: int) -> bool:
-    """Is it a field of a message after this one?"""
-    path = leaf_path(part.node) if isinstance(part, Traced) else ()
-    return path[:1] == ("messages",) and int(path[1]) > index
+def _start(shown: _Renderings, index: int, own: _Text) -> tuple[Mark | None, str | None]:
+    """Where the model begins to speak, and why the serving prompt does not end there.
 
-
-def _start(shown: _Renderings, index: int, own: Parts) -> tuple[Mark | None, str | None]:
+    That is the end of the serving prompt. Where the rendering does not begin with that prompt, but with the messages
+    before the turn, it is the turn's first field behind them. None where neither holds: what stands where is not known.
+    """
     if index == 0:
-        return None, NO_PROMPT
+        start = _first_field(own, 0, Mark(0, 0), shown.trace)
+        return start, NO_PROMPT if start is not None else f"{NO_PROMPT}, and {UNPLACED}"
+    prompt: Parts | None = None
     try:
         prompt = shown.prompt(index)
+    except LimitError:
+        raise
     except TemplateError as error:
-        return None, f"the serving prompt can't be rendered: {error}"
-    end = prefix(prompt, own, shown.trace)
-    if end is not None:
-        return end, None
-    return None, _ending(prompt)
+        skew = f"the serving prompt can't be rendered: {error}"
+    else:
+        end = prefix(prompt, own, shown.trace)
+        if end is not None:
+            return end, None
+        skew = _ending(prompt)
+    try:
+        before = shown.text(index)
+    except LimitError:
+        raise
+    except TemplateError:
+        before = None
+    if prompt is not None:
+        resumed = _resumed(prompt, before, own, index, shown.trace)
+        if resumed is not None:
+            return resumed, CONTEXT_REWRITTEN
+    edge = None if before is None else prefix(before.parts, own, shown.trace)
+    start = None if edge is None else _first_field(own, index, edge, shown.trace)
+    return start, skew if start is not None else f"{skew}; {UNPLACED}"
+
+
+def _resumed(prompt: Parts, before: _Text | None, own: _Text, index: int, trace: Trace) -> Mark | None:
+    """The end of the serving prompt, where only what stands further back in it is written otherwise in the text.
+
+    gpt-oss drops the analysis before a tool call once the final answer is there. What ends the prompt (all behind its
+    last field, or what `add_generation_prompt` adds) must stand behind the last field that is not of the turn.
+    """
+    others = [i for i, part in enumerate(own.parts) if _owners(part) - {index}]
+    if not others or others[-1] + 1 >= len(own.parts):
+        return None
+    field, behind = own.parts[others[-1]], own.parts[others[-1] + 1]
+    if isinstance(behind, Traced):
+        return None
+    end = None
+    last = next((i for i in reversed(range(len(prompt))) if isinstance(prompt[i], Traced)), None)
+    if last is not None and last + 1 < len(prompt) and _same(prompt[last], field):
+        tail = prompt[last + 1]
+        end = len(tail) if behind.startswith(tail) else None
+    if end is None and before is not None:
+        added = _added(prompt, before, trace)
+        end = behind.rfind(added) + len(added) if added and added in behind else None
+    if end is None:
+        return None
+    mark = Mark(others[-1] + 1, end)
+    return mark if _first_field(own, index, mark, trace) is not None else None
+
+
+def _added(prompt: Parts, before: _Text, trace: Trace) -> str:
+    """The literal text that `add_generation_prompt` adds; empty where it does something else."""
+    text = _Text(prompt)
+    end = prefix(before.parts, text, trace)
+    if end is None or end.piece != len(prompt) - 1 or isinstance(prompt[-1], Traced):
+        return ""
+    return prompt[-1][end.offset :]
+
+
+def _first_field(own: _Text, index: int, edge: Mark, trace: Trace) -> Mark | None:
+    """The first field of a message behind a mark, where each of the message's characters stands in the text once.
+
+    None where one may stand there more often, for then the first need not be what the model says; and where there is
+    text behind the mark that can't be followed.
+    """
+    first = None
+    fields: list[Traced] = []
+    position = own.position(edge)
+    for number, part in enumerate(own.parts):
+        owners = _owners(part)
+        if None in owners:
+            return None
+        if not isinstance(part, Traced) or index not in owners:
+            continue
+        is_before = own.starts[number] < position if trace.opaque else Mark(number, 0) < edge
+        if owners != {index} or is_before:
+            return None
+        if any(_share_characters(part, other, trace) for other in fields):
+            return None
+        fields.append(part)
+        if first is None:
+            first = Mark(number, 0)
+    return first
+
+
+def _owners(part: str) -> set[int | None]:
+    """The messages whose fields a part was made from; None for one that is not known, -1 for what is no message."""
+    if not isinstance(part, Traced):
+        return set()
+    path = leaf_path(part.node)
+    paths = [path] if path != UNKNOWN else [segment.path for segment in part.segments if segment.path is not None]
+    return {_owner(path) for path in paths}
+
+
+def _owner(path: Path) -> int | None:
+    if path == UNKNOWN:
+        return None
+    return int(path[1]) if path[0] == "messages" else -1
+
+
+def _share_characters(one: Traced, other: Traced, trace: Trace) -> bool:
+    """May a character of a field stand in both of two expressions over it?
+
+    Sets `trace.opaque` where that depends on what the field holds.
+    """
+    if UNKNOWN not in (leaf_path(one.node), leaf_path(other.node)):
+        if leaf_path(one.node) != leaf_path(other.node) or _different_items(one.node, other.node):
+            return False
+        trace.opaque = True
+    for path, (start, stop) in _extents(one).items():
+        begin, end = _extents(other).get(path, (0, 0))
+        if start < end and begin < stop:
+            return True
+    return False
+
+
+def _different_items(one: Node, other: Node) -> bool:
+    """Are two expressions made from two pieces of one `split` or `partition`, which share no character?"""
+    mine = {node[1]: node[2] for node in _lineage(one) if node[0] == "item"}
+    return any(node[0] == "item" and mine.get(node[1], node[2]) != node[2] for node in _lineage(other))
+
+
+def _lineage(node: Node) -> Iterator[Node]:
+    """An expression, and those that it is made from."""
+    while node[0] != "leaf":
+        yield node
+        node = node[1]
+
+
+def _extents(part: Traced) -> dict[Path, tuple[float, float]]:
+    """From which to which character of its fields an expression reaches, by path.
+
+    Characters that were made from a field in a way that is not known may be any of it.
+    """
+    found: dict[Path, tuple[float, float]] = {}
+    for length, path, offset in part.segments:
+        if path is None or not length:
+            continue
+        start, stop = (offset, offset + length) if offset >= 0 else (0.0, float("inf"))
+        low, high = found.get(path, (start, stop))
+        found[path] = min(low, start), max(high, stop)
+    return found
+
+
+def _closing(own: _Text, index: int, start: Mark, trace: Trace) -> Mark:
+    """The mark behind the last field of a turn, before any field of another message."""
+    closing = start
+    for number in range(start.piece, len(own.parts)):
+        part = own.parts[number]
+        if not isinstance(part, Traced):
+            continue
+        owners = _owners(part)
+        if None in owners and own.goes_on:
+            break
+        if owners - {index, None}:
+            if str.__len__(part):
+                break
+            trace.opaque = True
+            continue
+        closing = Mark(number + 1, 0)
+    return closing
 
 
 def _ending(prompt: Parts) -> str:
@@ -168,14 +450,11 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
     return (Mark(closing.piece, found[-1].start()), len(found[-1][0])) if found else None
 
 
-def _agrees(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> bool:
+def _agrees(turn: TurnPlan, own: _Text, whole: _Text, trace: Trace) -> bool:
     """Does the whole conversation begin with this turn as it is served?"""
-    if turn.end is None or own is whole:
+    if turn.end is None or own.begins_whole:
         return True
-    head = own[: turn.end.piece]
-    if turn.end.offset:
-        head = (*head, own[turn.end.piece][: turn.end.offset])
-    return prefix(head, whole, trace) is not None
+    return prefix(own.until(turn.end), whole, trace) is not None
 
 
 def _rewritten(turn: TurnPlan) -> TurnPlan:
@@ -183,17 +462,17 @@ def _rewritten(turn: TurnPlan) -> TurnPlan:
     return TurnPlan(turn.message, None, None, None, turn.skew or REWRITTEN if turn.weight else turn.skew, 0.0)
 
 
-def _moved(turn: TurnPlan, own: Parts, whole: Parts, trace: Trace) -> TurnPlan:
+def _moved(turn: TurnPlan, own: _Text, whole: _Text, trace: Trace) -> TurnPlan:
     """The turn with its marks in the whole conversation, whose parts may be cut otherwise."""
-    if turn.end is None or all(_same(a, b) for a, b in zip(own[: turn.end.piece], whole, strict=False)):
+    if turn.end is None or own.begins_whole:
+        return turn
+    if all(_same(a, b) for a, b in zip(own.parts[: turn.end.piece], whole.parts, strict=False)):
         return turn
 
     trace.opaque = True
 
     def move(mark: Mark | None) -> Mark | None:
-        if mark is None:
-            return None
-        return _locate(whole, sum(str.__len__(part) for part in own[: mark.piece]) + mark.offset)
+        return None if mark is None else whole.mark(own.position(mark))
 
     return turn._replace(start=move(turn.start), stop=move(turn.stop), end=move(turn.end))
 
@@ -204,12 +483,14 @@ def _same(one: str, other: str) -> bool:
     return one == other
 
 
-def prefix(head: Parts, text: Parts, trace: Trace) -> Mark | None:
+def prefix(head: Parts, text: _Text, trace: Trace) -> Mark | None:
     """The mark in `text` at which `head` ends, None where text does not begin with head.
 
     Sets `trace.opaque` where that depends on more of the fields than how they begin.
     """
-    for i, (mine, other) in enumerate(zip(head, text, strict=False)):
+    if trace.opaque:
+        return _by_position("".join(head), text, trace)
+    for i, (mine, other) in enumerate(zip(head, text.parts, strict=False)):
         if _same(mine, other):
             continue
         if not isinstance(mine, Traced) and not isinstance(other, Traced):
@@ -218,12 +499,12 @@ def prefix(head: Parts, text: Parts, trace: Trace) -> Mark | None:
             if not other.startswith(mine) and not mine.startswith(other):
                 return None
             common = min(len(mine), len(other))
-            if _part_ways((mine[common:], *head[i + 1 :]), (other[common:], *text[i + 1 :])):
+            if _part_ways((mine[common:], *head[i + 1 :]), (other[common:], *text.parts[i + 1 :])):
                 return None
-        elif _part_ways(head[i:], text[i:]):
+        elif _part_ways(head[i:], text.parts[i:]):
             return None
         return _by_position("".join(head), text, trace)
-    return Mark(len(head), 0) if len(head) <= len(text) else _by_position("".join(head), text, trace)
+    return Mark(len(head), 0) if len(head) <= len(text.parts) else _by_position("".join(head), text, trace)
 
 
 def _part_ways(one: Parts, other: Parts) -> bool:
@@ -238,18 +519,6 @@ def _part_ways(one: Parts, other: Parts) -> bool:
     return bool(literal) and not field.startswith(literal[0])
 
 
-def _by_position(head: str, text: Parts, trace: Trace) -> Mark | None:
+def _by_position(head: str, text: _Text, trace: Trace) -> Mark | None:
     trace.opaque = True
-    if not "".join(text).startswith(head):
-        return None
-    return _locate(text, len(head))
-
-
-def _locate(text: Parts, position: int) -> Mark:
-    """The mark before a character."""
-    for i, part in enumerate(text):
-        length = str.__len__(part)
-        if position < length:
-            return Mark(i, position)
-        position -= length
-    return Mark(len(text), 0)
+    return text.mark(len(head)) if text.plain.startswith(head) else None

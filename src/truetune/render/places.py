@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from truetune.data.conversation import Conversation
 from truetune.data.json_text import parsed
 from truetune.render.rendering import Rendering
-from truetune.render.template import path_text, wrapped
-from truetune.render.traced import Path, Trace, Traced, cut
+from truetune.render.template import path_text
+from truetune.render.traced import Path, Trace, Traced, cut, wrap_texts
 
 JOINED = "put between the columns"
 """Where the text stands that a reader joins columns with"""
@@ -83,7 +83,7 @@ def _again(row: Conversation, raw: Any) -> dict[Path, str]:
     """The texts of a row that is read again; nothing where it can't be."""
     assert row.read is not None
     try:
-        return dict(_texts(row.read(wrapped(raw, (), Trace()), row.origin)))
+        return dict(_texts(row.read(wrap_texts(raw, (), Trace()), row.origin)))
     except (RecursionError, TypeError, ValueError):
         return {}
 

@@ -42,6 +42,8 @@ class Probes:
     template: Template | None
     """None where the tokenizer has none"""
     tool_template: Template | None
+    only_reference: bool = False
+    """Are rows rendered and encoded without shortcuts?"""
 
     @cached_property
     def terminator(self) -> Terminator | None:
@@ -80,7 +82,10 @@ class Probes:
         special = self.tokenizer.special
         bos = special["bos"].token if self.tokenizer.adds_bos and "bos" in special else None
         eos = special["eos"].token if (self.tokenizer.adds_eos or spec.append_eos) and "eos" in special else None
-        return Renderer(self.template, spec, self.marks, tool_template=self.tool_template, bos=bos, eos=eos)
+        return Renderer(
+            self.template, spec, self.marks, tool_template=self.tool_template, bos=bos, eos=eos,
+            only_reference=self.only_reference,
+        )  # fmt: skip
 
     def text(self, messages: list[Message], *, add_generation_prompt: bool = False, **variables: Any) -> str | None:
         """The plain rendering of a conversation; None where there is no template or it raises."""

@@ -13,8 +13,7 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.render.plan import Plan
-from truetune.render.template import STRUCTURE_KEYS
-from truetune.render.traced import MAPPINGS, QUESTIONS, Node, Path, Trace, json_body
+from truetune.render.traced import MAPPINGS, QUESTIONS, STRUCTURE_KEYS, Node, Path, Trace, json_body
 
 Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
 
@@ -34,6 +33,8 @@ ASKED: dict[str, Callable[..., Any]] = {
     "__eq__": str.__eq__,
     "__bool__": bool,
     "__len__": len,
+    "is_part_of": lambda text, literal: text in literal,
+    "is_one_of": lambda text, literals: text in literals,
 }
 
 

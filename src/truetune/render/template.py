@@ -1,29 +1,45 @@
-"""Template: a chat template that renders to text with provenance."""
+"""Template: a chat template that renders to text with provenance.
+
+The template itself runs in a process of its own, under limits that the kernel enforces (`template_process`). Here stand
+what it is given and what becomes of its replies.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import jinja2
 
 from truetune.errors import TemplateError
 from truetune.render import traced
-from truetune.render.sandbox import LimitError, Meter, Sandbox
-from truetune.render.traced import Path, Trace
+from truetune.render.template_process import LimitError as LimitError
+from truetune.render.template_process import next_number, shared_process
+from truetune.render.template_protocol import REASONING_KEYS as REASONING_KEYS
+from truetune.render.template_protocol import Rendering, RenderRequest
+from truetune.render.traced import Node, Path, Segment, Trace, Traced
 
-REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
-"""Names under which a message holds its reasoning, the one that templates read first."""
-STRUCTURE_KEYS = frozenset(("role", "type"))
-"""Keys whose strings steer the template; they count as shape and not as content."""
 OWN_KEYS = frozenset(("train", "weight"))
 """Keys of a message that are for truetune and that no template sees."""
+MAX_SOURCE = 1 << 20
+"""The longest template, in characters; published ones have 20,000 at most."""
+
+Parts = tuple[str | Traced, ...]
+"""A rendering: literal text, and atoms of fields"""
+
+
+@dataclass(frozen=True)
+class TemplateInputs:
+    """A conversation as a template is given it."""
+
+    messages: list[dict[str, Any]]
+    tools: list[Any] | None
+    documents: list[Any] | None
 
 
 class Template:
-    """A compiled chat template; not for use by several threads at once."""
+    """A chat template that is valid Jinja."""
 
     def __init__(
         self,
@@ -35,18 +51,18 @@ class Template:
     ) -> None:
         """`special` holds the variables every rendering sees (bos_token, eos_token, ...).
 
-        Raises TemplateError where the source is not valid Jinja.
+        Raises TemplateError where the source is not valid Jinja, LimitError where compiling it goes past the limits.
         """
         self.name = name
         self.source = source
         self.special = dict(special or {})
-        self._environment = Sandbox(now)
         self.refused: TemplateError | None = None
         """Set once a rendering broke a limit; every later one raises it at once."""
-        try:
-            self._template = self._environment.from_string(source)
-        except jinja2.TemplateSyntaxError as error:
-            raise TemplateError(f"the chat template is not valid Jinja: line {error.lineno}: {error.message}") from None
+        self._now = now()  # one clock for all rows: a run over midnight writes one date
+        self._number = next_number()
+        if len(source) > MAX_SOURCE:
+            raise TemplateError(f"the chat template has {len(source):,} characters (the limit is {MAX_SOURCE:,})")
+        shared_process().compile(self._number, source)
 
     @property
     def has_generation_tags(self) -> bool:
@@ -66,62 +82,141 @@ class Template:
         It is what transformers' `apply_chat_template(..., tokenize=False)` gives. Raises TemplateError where
         the template raises, goes past its limits, or reaches for what the sandbox denies.
         """
-        return self.run(self.inputs(messages, tools, documents, Trace()), add_generation_prompt, variables)
+        inputs = self.inputs(messages, tools, documents)
+        return traced.concat(self.run(inputs, Trace(), len(messages), add_generation_prompt, variables))
 
     def inputs(
-        self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None, trace: Trace
-    ) -> dict[str, Any]:
-        """The template's variables, each string in them an atom of `trace`."""
-        return {
-            "messages": [_message(message, ("messages", i), trace) for i, message in enumerate(messages)],
-            "tools": wrapped(tools, ("tools",), trace),
-            "documents": wrapped(documents, ("documents",), trace),
-        }
+        self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None
+    ) -> TemplateInputs:
+        """The conversation as transformers hands it to a template."""
+        return TemplateInputs(
+            [plain_data(_without_own_keys(message)) for message in messages],
+            plain_data(tools),
+            plain_data(documents),
+        )
 
-    def run(self, inputs: dict[str, Any], add_generation_prompt: bool, variables: dict[str, Any]) -> str:
-        """Render inputs that `inputs` made. Raises as `render`, and at once where the template broke a limit before."""
+    def run(
+        self, inputs: TemplateInputs, trace: Trace, count: int, generation_prompt: bool, variables: dict[str, Any]
+    ) -> Parts:
+        """Render the first `count` messages. Raises as `render`, and at once where the template broke a limit before."""
+        (result,) = self.run_all(inputs, trace, [Rendering(count, generation_prompt, True)], variables)
+        if isinstance(result, TemplateError):
+            raise result
+        return result
+
+    def run_all(
+        self, inputs: TemplateInputs, trace: Trace, renderings: Sequence[Rendering], variables: dict[str, Any]
+    ) -> list[Parts | TemplateError]:
+        """Render a conversation several times at once: for each rendering its parts, or the error that it raised.
+
+        The questions of all of them go to `trace`. Of a rendering that is not traced, what it shares with the first
+        stands in the first's parts, and the rest is one part whose provenance is unknown; the trace is opaque then.
+        Raises LimitError where a rendering goes past the limits, and ever after.
+        """
         if self.refused is not None:
             raise self.refused
-        environment = self._environment
-        environment.meter = Meter()
-        variables = {**self.special, **inputs, "add_generation_prompt": add_generation_prompt, **variables}
+        request = RenderRequest(
+            self._number,
+            inputs.messages,
+            inputs.tools,
+            inputs.documents,
+            {**self.special, **plain_data(variables)},
+            self._now,
+            list(renderings),
+        )
         try:
-            return environment.concat(self._template.root_render_func(self._template.new_context(variables)))
+            reply = shared_process().render(request, self.source)
         except LimitError as error:
             self.refused = error
             raise
-        except RecursionError:
-            raise TemplateError("the chat template calls itself without end") from None
-        except MemoryError:
-            raise TemplateError("the chat template ran out of memory") from None
-        except Exception as error:
-            kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
-            raise TemplateError(f"the chat template raised: {kind}{error}") from error
+        return list(_read_reply(reply, trace))
 
 
-def _message(message: dict[str, Any], path: Path, trace: Trace) -> dict[str, Any]:
-    """As transformers hands it over: without empty keys, its reasoning under each known name."""
-    made = {
-        key: wrapped(value, (*path, key), trace) if key not in STRUCTURE_KEYS else value
-        for key, value in message.items()
-        if value is not None and key not in OWN_KEYS
-    }
-    reasoning = next((made[key] for key in REASONING_KEYS if key in made), None)
-    return made if reasoning is None else {"thinking": reasoning, **made, "reasoning_content": reasoning}
+def _read_reply(reply: dict[str, Any], trace: Trace) -> Iterator[Parts | TemplateError]:
+    """The renderings of a reply, their atoms and questions tied to `trace`."""
+    nodes = _read_nodes(reply["nodes"])
+    trace.opaque = trace.opaque or reply["opaque"]
+    for number, question, arguments, answer in reply["answers"]:
+        trace.answers[nodes[number], question, _as_tuples(arguments)] = answer
+    first: Parts | None = None
+    for rendering in reply["renderings"]:
+        if "error" in rendering:
+            yield TemplateError(rendering["error"])
+            continue
+        if "parts" in rendering:
+            own = tuple(_read_part(part, nodes, trace) for part in rendering["parts"])
+            parts = (*(first or ())[: rendering["shared_parts"]], *own)
+        else:
+            shared = _cut_parts(first or (), rendering["shared_characters"])
+            rest = rendering["rest"]
+            parts = (*shared, traced.unknown(rest, trace)) if rest else shared
+        first = parts if first is None else first
+        yield parts
 
 
-def wrapped(value: Any, path: Path, trace: Trace) -> Any:
-    """The same with an atom of `trace` for each string in it, but for structure."""
+def _read_nodes(entries: list[Any]) -> list[Node]:
+    nodes: list[Node] = []
+    for operation, parent, *arguments in entries:
+        origin = _as_tuples(parent) if operation == "leaf" else nodes[parent]
+        nodes.append((operation, origin, *map(_as_tuples, arguments)))
+    return nodes
+
+
+def _read_part(part: Any, nodes: list[Node], trace: Trace) -> str | Traced:
+    if isinstance(part, str):
+        return part
+    number, text, segments = part
+    return traced.atom(text, trace, nodes[number], tuple(_read_segment(*segment) for segment in segments))
+
+
+def _read_segment(length: int, path: list[str | int] | None, offset: int) -> Segment:
+    return Segment(length, None if path is None else tuple(path), offset)
+
+
+def _as_tuples(value: Any) -> Any:
+    """What was a tuple before it became JSON."""
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
+def _cut_parts(parts: Parts, length: int) -> Parts:
+    """The parts of the first `length` characters; a field that is cut in two is a slice of it."""
+    kept: list[str | Traced] = []
+    for part in parts:
+        size = str.__len__(part)
+        if size > length:
+            if length:
+                kept.append(part[:length])
+            break
+        kept.append(part)
+        length -= size
+    return tuple(kept)
+
+
+def _without_own_keys(message: dict[str, Any]) -> dict[str, Any]:
+    """Without the keys that are empty, or for truetune alone."""
+    return {key: value for key, value in message.items() if value is not None and key not in OWN_KEYS}
+
+
+def plain_data(value: Any) -> Any:
+    """A value of a row as transformers shows it to a template: plain JSON types, and the name of any other type.
+
+    Files of Parquet and Arrow hold dates, decimals and bytes. A template could call their methods.
+    """
+    if value is None or type(value) in (str, int, float, bool):
+        return value
     if isinstance(value, str):
-        return traced.leaf(value, trace, path)
-    if isinstance(value, dict):
-        return {
-            key: item if key in STRUCTURE_KEYS and isinstance(item, str) else wrapped(item, (*path, key), trace)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [wrapped(item, (*path, i), trace) for i, item in enumerate(value)]
-    return value
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return {plain_data(key): plain_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain_data(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(plain_data(item) for item in value)
+    return f"<{type(value).__name__}>"
 
 
 def path_text(path: Path) -> str:

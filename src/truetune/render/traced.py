@@ -23,6 +23,11 @@ Node = tuple[Any, ...]
 """("leaf", path), or (operation, parent node, arguments)"""
 
 UNKNOWN: Path = ("?",)
+STRUCTURE_KEYS = frozenset(("role", "type"))
+"""Keys whose strings steer the template; they count as shape and not as content."""
+MAX_DEPTH = 64
+"""Operations that one expression may nest. Published templates nest 5; Python hashes a nested tuple on the C stack, which
+some 10,000 levels overflow."""
 
 
 class Segment(NamedTuple):
@@ -50,9 +55,11 @@ class Trace:
 class Traced(str):
     """A str with provenance. Every method gives what str's gives, character for character."""
 
-    __slots__ = ("node", "parts", "segments", "trace")
+    __slots__ = ("depth", "node", "parts", "segments", "trace")
     trace: Trace
     node: Node
+    depth: int
+    """How many operations the expression nests; 0 for a field and for a compound"""
     segments: tuple[Segment, ...]
     parts: tuple[str | Traced, ...] | None
     """None for an atom"""
@@ -89,16 +96,24 @@ class Traced(str):
             return any(not isinstance(p, Traced) for p in self.parts) or any(bool(p) for p in self.parts)
         return bool(self._ask("__bool__", str.__len__(self) > 0))
 
+    def is_part_of(self, text: str) -> bool:
+        """`self in text`, as a question."""
+        return bool(self._ask("is_part_of", self.plain in text, text))
+
+    def is_one_of(self, texts: tuple[str, ...]) -> bool:
+        """`self in texts`, as a question."""
+        return bool(self._ask("is_one_of", any(str.__eq__(self, text) for text in texts), texts))
+
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
 
     # strings made from this one
 
     def _atom(self, text: str, operation: str, args: tuple[Any, ...], segments: Iterable[Segment]) -> Traced:
-        if self.parts is not None or any(isinstance(a, Traced) for a in args):
+        if self.parts is not None or self.depth >= MAX_DEPTH or any(isinstance(a, Traced) for a in args):
             self.trace.opaque = True
             return atom(text, self.trace, ("leaf", UNKNOWN), tuple(segments))
-        return atom(text, self.trace, (operation, self.node, args), tuple(segments))
+        return atom(text, self.trace, (operation, self.node, args), tuple(segments), self.depth + 1)
 
     def _slice(self, start: int, stop: int, operation: str, args: tuple[Any, ...]) -> Traced:
         return self._atom(self.plain[start:stop], operation, args, cut(self.all_segments(), start, stop))
@@ -166,13 +181,13 @@ class Traced(str):
             start = text.index(piece, end + gap)
             end = start + len(piece)
             found.append((start, end))
-        if self.parts is not None or any(isinstance(a, Traced) for a in args):
+        if self.parts is not None or self.depth >= MAX_DEPTH or any(isinstance(a, Traced) for a in args):
             return [self._slice(start, stop, operation, args) for start, stop in found]
         whole = (operation, self.node, args)
         self.trace.answers[whole, "__len__", ()] = len(found)
         segments = self.all_segments()
         return [
-            atom(text[a:b], self.trace, ("item", whole, (i,)), tuple(cut(segments, a, b)))
+            atom(text[a:b], self.trace, ("item", whole, (i,)), tuple(cut(segments, a, b)), self.depth + 2)
             for i, (a, b) in enumerate(found)
         ]
 
@@ -230,7 +245,13 @@ def _question(name: str) -> Callable[..., Any]:
     method = getattr(str, name)
 
     def ask(self: Traced, *args: Any) -> Any:
-        return self._ask(name, method(self, *args), *args)
+        try:
+            answer = method(self, *args)
+        except Exception:
+            # `index` of what is not there: that it raised is an answer which no guard can hold.
+            self.trace.opaque = True
+            raise
+        return self._ask(name, answer, *args)
 
     ask.__name__ = name
     return ask
@@ -262,20 +283,53 @@ for _name in QUESTIONS:
     setattr(Traced, _name, _question(_name))
 for _name in MAPPINGS:
     setattr(Traced, _name, _mapping(_name))
+
+
+
+def _untraced(name: str) -> Callable[..., Any]:
+    method = getattr(str, name)
+
+    def call(self: Traced, *args: Any, **kwargs: Any) -> Any:
+        self.trace.opaque = True
+        result = method(self, *args, **kwargs)
+        return unknown(result, self.trace) if isinstance(result, str) else result
+
+    call.__name__ = name
+    return call
+
+
+for _name in dir(str):
+    # `encode`, `translate`, and whatever a later Python adds: str's own would copy a field without its provenance.
+    if not _name.startswith("_") and _name not in vars(Traced) and _name != "maketrans":
+        setattr(Traced, _name, _untraced(_name))
 # What a template's errors call the type of a field, as they do elsewhere.
 Traced.__name__, Traced.__qualname__, Traced.__module__ = "str", "str", "builtins"
 
 
-def atom(text: str, trace: Trace, node: Node, segments: tuple[Segment, ...]) -> Traced:
+def atom(text: str, trace: Trace, node: Node, segments: tuple[Segment, ...], depth: int = 0) -> Traced:
     """A string made by one expression over one field."""
     made = Traced(text)
-    made.trace, made.node, made.segments, made.parts = trace, node, segments, None
+    made.trace, made.node, made.segments, made.parts, made.depth = trace, node, segments, None, depth
     return made
 
 
 def leaf(text: str, trace: Trace, path: Path) -> Traced:
     """The string that stands at `path` in a template's input."""
     return atom(text, trace, ("leaf", path), (Segment(len(text), path, 0),))
+
+
+def wrap_texts(value: Any, path: Path, trace: Trace) -> Any:
+    """The same value with an atom of `trace` for each text in it, but for the texts that are structure."""
+    if isinstance(value, str):
+        return leaf(value, trace, path)
+    if isinstance(value, dict):
+        return {
+            key: item if key in STRUCTURE_KEYS and isinstance(item, str) else wrap_texts(item, (*path, key), trace)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [wrap_texts(item, (*path, index), trace) for index, item in enumerate(value)]
+    return value
 
 
 def unknown(text: str, trace: Trace) -> Traced:
@@ -287,7 +341,7 @@ def unknown(text: str, trace: Trace) -> Traced:
 def compound(parts: tuple[str | Traced, ...], trace: Trace) -> Traced:
     """Atoms and literal text one after the other."""
     made = Traced("".join(parts))
-    made.trace, made.parts, made.node, made.segments = trace, parts, (), ()
+    made.trace, made.parts, made.node, made.segments, made.depth = trace, parts, (), (), 0
     return made
 
 
@@ -385,7 +439,10 @@ def _json_body(string: Traced, ensure_ascii: bool) -> str:
         end = start + 1
     segments += cut(mine, end, len(text))
     body = json_body(text, ensure_ascii)
-    return atom(body, string.trace, ("json_body", string.node, (ensure_ascii,)), tuple(segments))
+    if string.depth >= MAX_DEPTH:
+        string.trace.opaque = True
+        return atom(body, string.trace, ("leaf", UNKNOWN), tuple(segments))
+    return atom(body, string.trace, ("json_body", string.node, (ensure_ascii,)), tuple(segments), string.depth + 1)
 
 
 def cut(segments: Iterable[Segment], start: int, stop: int) -> list[Segment]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -76,8 +76,8 @@ def _sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
 
 def _lengths(spec: RunSpec, rows: list[Conversation]) -> Lengths:
     """Of a pair, the longer side counts."""
-    ready = prepared(spec)
-    batch = batch_of(rows, ready.renderer(), Encoder(ready.tokenizer.backend))
+    ready = replace(prepared(spec), only_reference=True)
+    batch = batch_of(rows, ready.renderer(), Encoder(ready.tokenizer.backend, only_reference=True))
     if not batch.examples:
         raise SpecError(f"none of {len(rows):,} rows can be rendered: {batch.rejected[0].reason}")
     tokens = batch.lengths

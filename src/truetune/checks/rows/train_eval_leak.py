@@ -69,7 +69,9 @@ class TrainEvalLeak(DataRule):
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
-        for batch in batches(rows, self.probes.renderer(), Encoder(self.tokenizer.backend)):
+        for batch in batches(
+            rows, self.probes.renderer(), Encoder(self.tokenizer.backend, only_reference=self.probes.only_reference)
+        ):
             prints = batch.fingerprints
             for kind, known in self.known.items():
                 for i, value in enumerate(getattr(prints, kind).tolist()):

@@ -27,7 +27,7 @@ class Rendered:
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
-        self.setup = prepare(spec)
+        self.setup = prepare(spec, only_reference=True)
         self.encoder = Encoder(self.setup.tokenizer.backend, only_reference=True)
         self.renderer = self.setup.probes.renderer()
         self.masks = Masks(self.setup)
@@ -83,7 +83,7 @@ class Rendered:
     def _renderer(self, settings: dict[str, Any]) -> Renderer:
         if "template" not in settings:
             return self.setup.probes.renderer(**settings)
-        return prepare(self.setup.spec.model_copy(update=settings)).probes.renderer()
+        return prepare(self.setup.spec.model_copy(update=settings), only_reference=True).probes.renderer()
 
     def _changes(self, row: Conversation) -> Iterator[tuple[str, dict[str, Any]]]:
         """(what a setting that keeps the contract does, the setting)."""

@@ -1,0 +1,384 @@
+"""The template process: compiles and renders chat templates, which are untrusted programs, under limits of the kernel.
+
+`template_process` starts it, one for each process of truetune, and talks with it over two pipes: a request is a pickle
+(it comes from truetune), a reply is JSON (it comes from a process that ran a template, and is not trusted). It imports
+Jinja and the standard library alone, so that it starts in a tenth of a second and is small.
+
+Before the first request it gives up what a template has no need for: it can open no file and no socket, start no
+process, and write to nothing but its pipe. Memory is bounded by its address space. Processor time is bounded for each
+rendering by a timer whose signal ends the process, also in the middle of C code.
+
+Each conversation is rendered twice: plainly, which is the text, and with provenance. Where the two differ the text
+stands and its provenance is unknown. So a defect of the tracing can cost provenance, never an id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import pickle
+import resource
+import select
+import signal
+import time
+from typing import Any, NamedTuple, NoReturn
+
+import jinja2
+
+from truetune.render import traced
+from truetune.render.template_environment import TemplateEnvironment
+from truetune.render.template_protocol import (
+    HEADER,
+    MAX_CONVERSATION_SECONDS,
+    MAX_MEMORY,
+    MAX_REPLY,
+    MAX_SECONDS,
+    MAX_TEXT,
+    OUT_OF_MEMORY,
+    REASONING_KEYS,
+    CompileRequest,
+    Rendering,
+    RenderRequest,
+)
+from truetune.render.traced import Node, Trace, Traced
+from truetune.render.traced_environment import TracedEnvironment
+
+MAX_TRACED_SECONDS = 1.0
+"""Processor time for the second rendering. Past it the text stands without provenance."""
+MAX_TEMPLATES = 64
+"""Compiled templates that are kept."""
+
+
+class TracingStopped(BaseException):
+    """The second rendering took too long. No Exception, so that nothing in Jinja takes it for its own."""
+
+
+class CompiledTemplate:
+    """A template in both environments."""
+
+    def __init__(self, source: str) -> None:
+        self.environment = TemplateEnvironment()
+        self.traced_environment = TracedEnvironment()
+        self.plain = self.environment.from_string(source)
+        self.traced = self.traced_environment.from_string(source)
+
+
+class Worker:
+    """Answers requests until the pipe closes."""
+
+    def __init__(self) -> None:
+        self.templates: dict[int, CompiledTemplate] = {}
+
+    def answer(self, request: CompileRequest | RenderRequest) -> dict[str, Any]:
+        if isinstance(request, CompileRequest):
+            return self.compile(request)
+        return self.render(request)
+
+    def compile(self, request: CompileRequest) -> dict[str, Any]:
+        while len(self.templates) >= MAX_TEMPLATES:
+            del self.templates[next(iter(self.templates))]
+        limit_processor_time(MAX_SECONDS)
+        try:
+            self.templates[request.template] = CompiledTemplate(request.source)
+        except jinja2.TemplateSyntaxError as error:
+            return {"invalid": f"line {error.lineno}: {error.message}"}
+        except RecursionError:
+            return {"invalid": "it is nested too deeply"}
+        except (SyntaxError, ValueError, OverflowError) as error:
+            # Python's own compiler: too many nested loops, a number of too many digits.
+            return {"invalid": f"{type(error).__name__}: {error}"}
+        finally:
+            limit_processor_time(0)
+        return {}
+
+    def render(self, request: RenderRequest) -> dict[str, Any]:
+        template = self.templates.get(request.template)
+        if template is None:
+            return {"unknown_template": True}
+        trace = Trace()
+        reply = _Reply(trace)
+        plain_inputs = {
+            "messages": [alias_reasoning(message) for message in request.messages],
+            "tools": request.tools,
+            "documents": request.documents,
+        }
+        traced_inputs = _traced_inputs(request, trace)
+        started = time.process_time()
+        for rendering in request.renderings:
+            reply.add(rendering, _render(template, request, rendering, plain_inputs, traced_inputs, trace))
+            if time.process_time() - started > MAX_CONVERSATION_SECONDS:
+                return {"too_slow": True}
+        return reply.as_dict()
+
+
+class Failed(NamedTuple):
+    """A rendering that raised."""
+
+    message: str
+
+
+def _traced_inputs(request: RenderRequest, trace: Trace) -> dict[str, Any]:
+    """The template's variables, each string in them an atom of `trace`."""
+    messages = traced.wrap_texts(request.messages, ("messages",), trace)
+    return {
+        "messages": [alias_reasoning(message) for message in messages],
+        "tools": traced.wrap_texts(request.tools, ("tools",), trace),
+        "documents": traced.wrap_texts(request.documents, ("documents",), trace),
+    }
+
+
+def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    """As transformers hands a message to a template: its reasoning under each known name."""
+    reasoning = next((message[key] for key in REASONING_KEYS if key in message), None)
+    return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def _render(
+    template: CompiledTemplate,
+    request: RenderRequest,
+    rendering: Rendering,
+    plain_inputs: dict[str, Any],
+    traced_inputs: dict[str, Any],
+    trace: Trace,
+) -> str | Failed:
+    """The text, a Traced where it is known what it was made of."""
+    template.environment.now = template.traced_environment.now = request.now
+    limit_processor_time(MAX_SECONDS)
+    try:
+        text = _run(template.plain, plain_inputs, request, rendering)
+        failure = None
+    except Exception as error:
+        failure = _failure(error)
+    finally:
+        limit_processor_time(0)
+    if failure is None and len(text) > MAX_TEXT:
+        return Failed(
+            f"the chat template wrote {len(text):,} characters from one conversation (the limit is {MAX_TEXT:,})"
+        )
+    if not rendering.traced:
+        trace.opaque = True
+        return failure or text
+    traced_text = _run_traced(template, traced_inputs, request, rendering, trace)
+    if failure is not None:
+        trace.opaque = trace.opaque or traced_text is not None
+        return failure
+    if traced_text is None or str.__str__(traced_text) != text:
+        return traced.unknown(text, trace)
+    return traced_text
+
+
+def _run_traced(
+    template: CompiledTemplate, inputs: dict[str, Any], request: RenderRequest, rendering: Rendering, trace: Trace
+) -> str | None:
+    """The text with provenance; None where this rendering raised, or lost what its text was made of."""
+    environment = template.traced_environment
+    environment.start(trace)
+    try:
+        signal.signal(signal.SIGPROF, _stop_tracing)
+        limit_processor_time(MAX_TRACED_SECONDS)
+        text = _run(template.traced, inputs, request, rendering)
+    except jinja2.TemplateError:
+        return None  # that it raised hangs on questions in the trace
+    except (Exception, TracingStopped):
+        trace.opaque = True
+        return None
+    finally:
+        limit_processor_time(0)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    return None if environment.lost_provenance else text
+
+
+def _stop_tracing(*_: Any) -> NoReturn:
+    raise TracingStopped
+
+
+def _run(template: jinja2.Template, inputs: dict[str, Any], request: RenderRequest, rendering: Rendering) -> str:
+    variables = {
+        **request.variables,
+        **inputs,
+        "messages": inputs["messages"][: rendering.messages],
+        "add_generation_prompt": rendering.generation_prompt,
+    }
+    context = template.new_context(variables)
+    text: str = template.environment.concat(template.root_render_func(context))  # type: ignore[attr-defined]
+    return text
+
+
+def _failure(error: Exception) -> Failed:
+    if isinstance(error, RecursionError):
+        return Failed("the chat template calls itself without end")
+    if isinstance(error, MemoryError):
+        raise error  # the process is spent; see `main`
+    kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
+    return Failed(f"the chat template raised: {kind}{error}"[:10_000])
+
+
+class _Reply:
+    """Renderings as JSON. An expression stands once, in `nodes`; what a rendering shares with the first is counted."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.nodes: list[Any] = []
+        self.numbers: dict[Node, int] = {}
+        self.renderings: list[dict[str, Any]] = []
+        self.first: tuple[str | Traced, ...] | None = None
+        self.first_text = ""
+
+    def add(self, rendering: Rendering, text: str | Failed) -> None:
+        if isinstance(text, Failed):
+            self.renderings.append({"error": text.message})
+            return
+        if not rendering.traced:
+            shared = count_shared_characters(text, self.first_text)
+            self.renderings.append({"shared_characters": shared, "rest": text[shared:]})
+            return
+        parts = traced.parts(text)
+        if self.first is None:
+            self.first = parts
+            self.first_text = str.__str__(text)
+            shared = 0
+        else:
+            shared = count_shared(self.first, parts)
+        self.renderings.append({"shared_parts": shared, "parts": [self._part(part) for part in parts[shared:]]})
+
+    def _part(self, part: str | Traced) -> Any:
+        if not isinstance(part, Traced):
+            return part
+        return [self._number(part.node), part.plain, part.segments]
+
+    def _number(self, node: Node) -> int:
+        if node not in self.numbers:
+            operation, parent, *arguments = node
+            entry = [operation, parent if operation == "leaf" else self._number(parent), *arguments]
+            self.numbers[node] = len(self.nodes)
+            self.nodes.append(entry)
+        return self.numbers[node]
+
+    def as_dict(self) -> dict[str, Any]:
+        answers: list[Any] = []
+        if not self.trace.opaque:
+            answers = [
+                [self._number(node), question, arguments, answer]
+                for (node, question, arguments), answer in self.trace.answers.items()
+            ]
+        return {
+            "renderings": self.renderings,
+            "nodes": self.nodes,
+            "answers": answers,
+            "opaque": self.trace.opaque,
+        }
+
+
+def count_shared(first: tuple[str | Traced, ...], parts: tuple[str | Traced, ...]) -> int:
+    """How many parts two renderings of one conversation begin with alike."""
+    for index, (one, other) in enumerate(zip(first, parts, strict=False)):
+        if isinstance(one, Traced) != isinstance(other, Traced) or str.__ne__(one, other):
+            return index
+        if isinstance(one, Traced) and isinstance(other, Traced) and one.node != other.node:
+            return index
+    return min(len(first), len(parts))
+
+
+def count_shared_characters(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    if other.startswith(one):
+        return len(one)
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # halving keeps the comparison in C
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def limit_processor_time(seconds: float) -> None:
+    """Arm the timers whose signals end the process; 0 disarms them.
+
+    The second one stands behind the first for renderings with provenance, whose SIGPROF Python handles: it can't do so
+    in the middle of C code.
+    """
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 2 * seconds)
+
+
+def import_what_templates_use() -> None:
+    """Load what Jinja imports where a template first needs it, while files can still be opened."""
+    for name in ("jinja2.constants", "jinja2.debug", "pprint", "random", "textwrap", "unicodedata", "urllib.parse"):
+        importlib.import_module(name)
+    with contextlib.suppress(jinja2.TemplateSyntaxError):
+        TemplateEnvironment().from_string("{% for %}")
+    with contextlib.suppress(jinja2.TemplateError, ZeroDivisionError):
+        CompiledTemplate("{{ 'a' | pprint }}{{ strftime_now('%c') }}{{ 1 // 0 }}").plain.render()
+
+
+def give_up_rights() -> None:
+    """Bound the memory, and let this process open, start and write nothing more."""
+    for limit, value in (
+        (resource.RLIMIT_AS, MAX_MEMORY),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NOFILE, 0),  # no new descriptor: no file, no socket; those that are open stay
+    ):
+        hard = resource.getrlimit(limit)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def main() -> None:
+    """Read requests from standard input and write replies to standard output until the input ends."""
+    requests, replies = io.FileIO(0, "rb", closefd=False), io.FileIO(1, "wb", closefd=False)
+    parent = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    import_what_templates_use()
+    give_up_rights()
+    worker = Worker()
+    while (message := _read(requests, parent)) is not None:
+        try:
+            reply = _encode(worker.answer(pickle.loads(message)))
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+        _write(replies, HEADER.pack(len(reply)) + reply)
+
+
+def _encode(reply: dict[str, Any]) -> bytes:
+    data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    if len(data) > MAX_REPLY:
+        return _encode({"too_large": len(data)})
+    return data
+
+
+def _read(requests: io.FileIO, parent: int) -> bytes | None:
+    """The next message; None where there is none any more, or nobody who could send one."""
+    while not select.select([requests], [], [], 1.0)[0]:
+        if os.getppid() != parent:
+            return None
+    header = _read_exactly(requests, HEADER.size)
+    return None if header is None else _read_exactly(requests, HEADER.unpack(header)[0])
+
+
+def _read_exactly(requests: io.FileIO, count: int) -> bytes | None:
+    chunks: list[bytes] = []
+    while count:
+        chunk = requests.read(min(count, 1 << 20))
+        if not chunk:
+            return None
+        chunks.append(chunk)
+        count -= len(chunk)
+    return b"".join(chunks)
+
+
+def _write(replies: io.FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[replies.write(view) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,463 @@
+"""The environment that renders a chat template with provenance: opaque unless proved.
+
+A rendering with provenance is exact by comparison (the template process renders each conversation plainly as well), but
+its *trace* is used for other rows: a recipe fills their texts without the template, as long as they answer the
+questions in the trace alike. A question that the trace does not hold would give another row's text. So nothing that a
+template can do with a field goes past this file:
+
+- the code generator sends each operator, comparison, `in`, subscript, slice, filter, test and call to a method here;
+- what is listed in STRUCTURAL_FILTERS, STRUCTURAL_TESTS and TRACED_METHODS keeps the trace whole: it looks at shapes
+  (lengths of lists, keys of mappings, types), which all rows of a recipe share, or asks its questions through `Traced`;
+- everything else is an *untraced operation*: given anything but plain values it makes the trace opaque, and the
+  recipe is not made. So does every construct of Jinja that ALLOWED_NODES does not name.
+
+The trade-off: an operation that is merely not listed here costs its template the fast path, never its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import BuiltinMethodType, MethodType
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.runtime import Context, LoopContext, Macro, Undefined
+
+from truetune.render import traced
+from truetune.render.template_environment import (
+    GenerationTag,
+    TemplateDict,
+    TemplateEnvironment,
+    TemplateNamespace,
+    raise_exception,
+)
+from truetune.render.traced import Trace, Traced
+
+ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Break, nodes.Continue),
+    *(nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.With),
+    *(nodes.Name, nodes.NSRef, nodes.Const, nodes.Tuple, nodes.List, nodes.Dict, nodes.Pair, nodes.Keyword),
+    *(nodes.Filter, nodes.Test, nodes.Call, nodes.Getattr, nodes.Getitem, nodes.Slice),
+    *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr, nodes.Concat),
+    *(nodes.BinExpr, nodes.UnaryExpr, nodes.ExtensionAttribute),
+)
+"""Constructs whose compiled code goes through this environment. `autoescape`, for one, is not among them: it calls C
+code that copies a field without its provenance."""
+
+TRACED_METHODS = frozenset(
+    (
+        *("strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "replace", "join"),
+        *("split", "rsplit", "splitlines", "partition", "rpartition"),
+        *(name for name in (*traced.QUESTIONS, *traced.MAPPINGS) if not name.startswith("_")),
+    )
+)
+"""Methods of a field that `Traced` implements for plain arguments."""
+STRUCTURAL_METHODS: dict[type, frozenset[str]] = {
+    dict: frozenset(("get", "items", "keys", "values", "copy")),
+    list: frozenset(("copy",)),
+    LoopContext: frozenset(("cycle",)),
+}
+"""Methods that look at keys, lengths and positions alone, given plain arguments."""
+STRUCTURAL_FILTERS = frozenset(
+    (
+        *("string", "length", "count", "default", "d", "tojson", "join", "first", "last", "list", "reverse", "items"),
+        *("map", "select", "reject", "selectattr", "rejectattr", "trim", "upper", "lower", "capitalize", "replace"),
+        "safe",
+    )
+)
+"""Filters that ask fields nothing, or ask through `Traced` and through this environment's own tests and filters."""
+TEXT_ARGUMENT_FILTERS = frozenset(("join", "default", "d"))
+"""Structural filters whose arguments may be fields themselves."""
+TEXT_FILTERS = frozenset(("trim", "upper", "lower", "capitalize", "replace"))
+"""Structural filters that call a method of a text. Of anything else they would take `str(value)`, which is not traced."""
+ELEMENT_FILTERS = frozenset(("sort", "unique", "batch", "slice", "groupby", "dictsort", "min", "max", "random", "sum"))
+"""Untraced filters whose results hold the very values that they were given."""
+STRUCTURAL_TESTS = frozenset(
+    ("boolean", "callable", "defined", "undefined", "false", "true", "none", "integer", "float", "number", "mapping")
+    + ("string", "sequence", "iterable", "escaped", "lower", "upper")
+)
+"""Tests of types, and tests that ask through `Traced`."""
+COMPARISONS: dict[str, str] = {
+    **{"eq": "eq", "==": "eq", "equalto": "eq", "ne": "ne", "!=": "ne", "in": "in"},
+    **{"lt": "lt", "<": "lt", "lessthan": "lt", "le": "lteq", "<=": "lteq"},
+    **{"gt": "gt", ">": "gt", "greaterthan": "gt", "ge": "gteq", ">=": "gteq"},
+}
+"""Tests that are comparisons, as Jinja's operators are called."""
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": lambda left, right: left == right,
+    "ne": lambda left, right: left != right,
+    "lt": lambda left, right: left < right,
+    "lteq": lambda left, right: left <= right,
+    "gt": lambda left, right: left > right,
+    "gteq": lambda left, right: left >= right,
+}
+SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+class TracedCodeGenerator(CodeGenerator):
+    """Jinja's compiler, with each operation that it would leave to Python sent to the environment."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        self.write("environment.concat((")
+        for item in node.nodes:
+            self.write("environment.to_text(")
+            self.visit(item, frame)
+            self.write("), ")
+        self.write("))")
+
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
+        # The operands behind the first are functions, for `a < b < c` looks at c only where a < b.
+        self.write("environment.compare_chain(")
+        self.visit(node.expr, frame)
+        for operand in node.ops:
+            self.write(f", ({operand.op!r}, lambda: ")
+            self.visit(operand.expr, frame)
+            self.write(")")
+        self.write(")")
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
+        if not isinstance(node.arg, nodes.Slice):
+            super().visit_Getitem(node, frame)
+            return
+        self.write("environment.slice(")
+        self.visit(node.node, frame)
+        for bound in (node.arg.start, node.arg.stop, node.arg.step):
+            self.write(", ")
+            if bound is None:
+                self.write("None")
+            else:
+                self.visit(bound, frame)
+        self.write(")")
+
+
+class TracedEnvironment(TemplateEnvironment):
+    """One per template. `trace` is set before each rendering."""
+
+    code_generator_class = TracedCodeGenerator
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
+    intercepted_unops = frozenset(("+", "-"))
+
+    def __init__(self) -> None:
+        super().__init__(finalize=self.to_text)
+        self.trace = Trace()
+        self.lost_provenance = False
+        """Something was made of fields that could hold their text without its provenance (bytes, say)."""
+        self.has_unknown_nodes = False
+        own_filters = {"tojson": traced.tojson, "join": self._join, "safe": _keep, "string": self.to_text}
+        for name, filter in {**self.filters, **own_filters}.items():
+            self.filters[name] = self._traced_filter(name, filter)
+        own_tests = {"sequence": _is_sequence, "iterable": _is_iterable}
+        for name, test in {**self.tests, **own_tests}.items():
+            self.tests[name] = self._traced_test(name, test)
+
+    def start(self, trace: Trace) -> None:
+        """Make ready for one rendering, whose questions go to `trace`."""
+        self.trace = trace
+        self.lost_provenance = False
+        if self.has_unknown_nodes:
+            trace.opaque = True
+            self.lost_provenance = True
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        self.has_unknown_nodes = not all(isinstance(node, ALLOWED_NODES) for node in tree.find_all(nodes.Node))
+        return tree
+
+    # text
+
+    def concat(self, strings: Iterable[str]) -> str:  # type: ignore[override]
+        return traced.concat(strings)
+
+    def to_text(self, value: Any) -> str:
+        """`str(value)`, with provenance."""
+        if isinstance(value, str):
+            return value
+        text = str(value)
+        if is_plain(value):
+            return text
+        # What an object shows of itself may hold any field: a list, a namespace, a bound method.
+        return self._unknown_text(text)
+
+    def _unknown_text(self, text: str) -> str:
+        return traced.unknown(text, self.trace)
+
+    def _join(self, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
+        if attribute is not None:
+            value = [self.getitem(item, attribute) for item in value]
+        return traced.join(self.to_text(d), [self.to_text(item) for item in value])
+
+    # what is not traced
+
+    def _untraced(self, operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operation that the trace can't hold.
+
+        Plain arguments are no fields, so what is made of them is the same for every row.
+        """
+        if is_plain(args) and is_plain(kwargs):
+            return operation(*args, **kwargs)
+        self.trace.opaque = True
+        result = operation(*args, **kwargs)
+        if isinstance(result, Traced) or (type(result) is not str and type(result) in SCALARS):
+            return result
+        if isinstance(result, str):
+            return self._unknown_text(str(result))
+        holds_only_traced = isinstance(result, list | tuple) and all(isinstance(item, Traced) for item in result)
+        if not holds_only_traced and not isinstance(result, Undefined):
+            self.lost_provenance = True
+        return result
+
+    # operators
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            return traced.concat((left, right))
+        if operator == "+" and type(left) is type(right) and isinstance(left, list | tuple):
+            return left + right
+        if operator == "*" and isinstance(left, Traced) and type(right) is int:
+            return left * right
+        if operator == "*" and isinstance(right, Traced) and type(left) is int:
+            return right * left
+        if operator == "%" and type(left) is str and (text := _fill_percent_s(left, right)) is not None:
+            return text
+        return self._untraced(self.binop_table[operator], (left, right), {})
+
+    def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+        return self._untraced(self.unop_table[operator], (arg,), {})
+
+    def compare_chain(self, left: Any, *operands: tuple[str, Callable[[], Any]]) -> Any:
+        """`left < b <= c`: each operator with the function that gives its right side."""
+        result: Any = True
+        for operator, operand in operands:
+            right = operand()
+            result = self.compare(operator, left, right)
+            if not result:
+                return result
+            left = right
+        return result
+
+    def compare(self, operator: str, left: Any, right: Any) -> Any:
+        """`left operator right`, its questions noted where a field is compared with plain text."""
+        if operator == "in":
+            return self._contains(right, left)
+        if operator == "notin":
+            return not self._contains(right, left)
+        operation = COMPARE[operator]
+        if isinstance(left, Traced) and _is_comparable(right):
+            return operation(left, right)
+        if isinstance(right, Traced) and _is_comparable(left):
+            return operation(left, right)
+        if operator in ("eq", "ne") and left is right and isinstance(left, list | dict):
+            return operator == "eq"  # one and the same part of the conversation, whatever it holds
+        if operator in ("eq", "ne") and (_is_container(left) and _is_comparable(right)):
+            return operator == "ne"  # a list is no text, whatever it holds
+        return self._untraced(operation, (left, right), {})
+
+    def _contains(self, container: Any, item: Any) -> bool:
+        if isinstance(container, Traced) and type(item) is str:
+            return item in container
+        if isinstance(item, Traced):
+            if type(container) is str:
+                return item.is_part_of(container)
+            if isinstance(container, dict) and all(type(key) is str for key in container):
+                return item.is_one_of(tuple(container))
+            if isinstance(container, list | tuple) and all(type(entry) in SCALARS for entry in container):
+                return item.is_one_of(tuple(entry for entry in container if type(entry) is str))
+        elif isinstance(container, list | tuple) and type(item) is str:
+            return any(self._equals_text(entry, item) for entry in container)
+        elif isinstance(container, dict) and type(item) in SCALARS:
+            return item in container  # a field can't be a key without an opaque trace: its hash was asked for
+        return bool(self._untraced(lambda one, other: other in one, (container, item), {}))
+
+    def _equals_text(self, entry: Any, text: str) -> bool:
+        return bool(self.compare("eq", entry, text))
+
+    # subscripts
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Traced) and not hasattr(str, attribute):
+            return self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(obj, Traced) and isinstance(argument, str) and not hasattr(str, argument):
+            return self.undefined(obj=obj, name=argument)
+        if type(argument) in SCALARS or isinstance(argument, Undefined):
+            return super().getitem(obj, argument)
+        return self._untraced(super().getitem, (obj, argument), {})
+
+    def slice(self, obj: Any, start: Any, stop: Any, step: Any) -> Any:
+        if type(start) in SCALARS and type(stop) in SCALARS and type(step) in SCALARS:
+            if isinstance(obj, str | list | tuple):
+                return obj[start:stop:step]
+        return self._untraced(lambda value, *bounds: value[slice(*bounds)], (obj, start, stop, step), {})
+
+    # calls
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        # Jinja hands the variables of loops and blocks on, for functions that take the context. No function here does.
+        for name in ("_loop_vars", "_block_vars"):
+            kwargs.pop(name, None)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return super(TracedEnvironment, __self).call(__context, __obj, *args, **kwargs)
+
+        if __self._keeps_trace(__obj, args, kwargs):
+            return call(*args, **kwargs)
+        if isinstance(__obj, MethodType | BuiltinMethodType):
+            return __self._call_method(__obj, call, args, kwargs)
+        return __self._untraced(call, args, kwargs)
+
+    def _keeps_trace(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Is it a function of templates, which only hands its arguments on?"""
+        if isinstance(function, Macro | LoopContext | TemplateDict):
+            return True
+        if function is TemplateNamespace:
+            return True
+        if function is raise_exception:
+            # The message is shown as the reason why a turn can't be trained, and is then that of one row.
+            self.trace.opaque = self.trace.opaque or not is_plain(args)
+            return True
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, GenerationTag):
+            return True
+        if owner is self:  # strftime_now, whose clock is the same for all rows
+            return is_plain(args) and is_plain(kwargs)
+        for kind, names in STRUCTURAL_METHODS.items():
+            if isinstance(owner, kind) and function.__name__ in names:
+                # The default of `get` may be a field, and so may what `cycle` goes through; a key may not.
+                return function.__name__ == "cycle" or is_plain(args[:1])
+        return False
+
+    def _call_method(
+        self, method: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        owner, name = method.__self__, method.__name__
+        if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and is_plain(args):
+            return call(*args)
+        if isinstance(owner, str) and name == "join" and len(args) == 1 and not kwargs:
+            items = list(args[0])
+            if all(isinstance(item, str) for item in items):
+                return traced.join(owner, items)
+            return self._untraced(owner.join, (items,), {})
+        if isinstance(owner, Traced):
+            self.trace.opaque = True
+        return self._untraced_method(owner, call, args, kwargs)
+
+    def _untraced_method(
+        self, owner: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The owner counts as an argument: it may hold fields, too."""
+        return self._untraced(lambda _, *args, **kwargs: call(*args, **kwargs), (owner, *args), kwargs)
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        format = super().wrap_str_format(value)
+        if format is None:
+            return None
+        template = value.__self__
+
+        def format_untraced(*args: Any, **kwargs: Any) -> Any:
+            return self._untraced(lambda _, *args, **kwargs: format(*args, **kwargs), (template, *args), kwargs)
+
+        return format_untraced
+
+    # filters and tests
+
+    def _traced_filter(self, name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
+        """The filter, taken for an untraced operation unless it is listed and its arguments are plain."""
+        environment_args = 1 if hasattr(filter, "jinja_pass_arg") else 0
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            values = args[environment_args:]
+            options = (*values[1:], *kwargs.values())
+            follows = name in STRUCTURAL_FILTERS and (name in TEXT_ARGUMENT_FILTERS or is_plain(options))
+            if follows and (name not in TEXT_FILTERS or isinstance(values[0], str)):
+                return filter(*args, **kwargs)
+            if name == "dictsort" and not options:
+                return filter(*args)  # by key, and keys are structure
+            if name in ELEMENT_FILTERS:
+                self.trace.opaque = self.trace.opaque or not (is_plain(values) and is_plain(kwargs))
+                return filter(*args, **kwargs)
+            return self._untraced(lambda *values, **kwargs: filter(*args[:environment_args], *values, **kwargs),
+                                  values, kwargs)  # fmt: skip
+
+        if environment_args:
+            apply.jinja_pass_arg = filter.jinja_pass_arg  # type: ignore[attr-defined]
+        return apply
+
+    def _traced_test(self, name: str, test: Callable[..., Any]) -> Callable[..., Any]:
+        if name in COMPARISONS:
+            operator = COMPARISONS[name]
+            return lambda left, right: self.compare(operator, left, right)
+        if name in STRUCTURAL_TESTS:
+            return test
+        environment_args = 1 if hasattr(test, "jinja_pass_arg") else 0
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            values = args[environment_args:]
+            return self._untraced(lambda *values, **kwargs: test(*args[:environment_args], *values, **kwargs),
+                                  values, kwargs)  # fmt: skip
+
+        if environment_args:
+            apply.jinja_pass_arg = test.jinja_pass_arg  # type: ignore[attr-defined]
+        return apply
+
+
+def is_plain(value: Any) -> bool:
+    """Is it proved to hold no field? True for scalars and for containers of nothing else."""
+    if type(value) in SCALARS:
+        return True
+    if isinstance(value, list | tuple):
+        return all(is_plain(item) for item in value)
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(item) for key, item in value.items())
+    return isinstance(value, Undefined | range)
+
+
+def _is_comparable(value: Any) -> bool:
+    """Is it plain text, whose comparison `Traced` notes, or a scalar, which no text equals or orders with?"""
+    return type(value) in SCALARS or isinstance(value, Undefined)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, list | tuple | dict)
+
+
+def _fill_percent_s(template: str, values: Any) -> str | None:
+    """`template % values` with provenance, where the template has no conversion but %s, and each value is text.
+
+    None for any other format.
+    """
+    pieces = template.replace("%%", "\0").split("%s")
+    items = values if isinstance(values, tuple) else (values,)
+    if "\0" in template or any("%" in piece for piece in pieces) or len(items) != len(pieces) - 1:
+        return None
+    if not all(isinstance(item, str) for item in items):
+        return None
+    literals = [piece.replace("\0", "%") for piece in pieces]
+    parts = [literals[0]]
+    for item, literal in zip(items, literals[1:], strict=True):
+        parts += [item, literal]
+    return traced.concat(parts)
+
+
+def _keep(value: Any) -> Any:
+    """`safe` marks text for automatic escaping, which chat templates do not use."""
+    return value
+
+
+def _is_sequence(value: Any) -> bool:
+    """Jinja's test asks for the length, which would tie a recipe to fields of one length."""
+    return isinstance(value, Traced) or jinja2.tests.test_sequence(value)
+
+
+def _is_iterable(value: Any) -> bool:
+    return isinstance(value, Traced) or jinja2.tests.test_iterable(value)
+
+
