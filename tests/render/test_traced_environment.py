@@ -38,7 +38,7 @@ OPAQUE = [
     "{% macro f() %}{{ messages[0].content }}{% endmacro %}{{ 'a' if (f() ~ '!') in 'yes no' }}",
     "{{ messages[0].content.index('e') if true }}{{ messages[0].content | trim | length * 2 in [messages] }}",
     "{{ [1, 2, 3][messages[0].content | int] }}",
-    "{{ messages[0].content | list | join('-') if messages[0] | length in [2, messages] }}{{ messages | tojson | length }}",
+    "{{ messages | tojson | length }}",
 ]
 TRANSPARENT = [
     "{{ messages[0].content }}",

@@ -141,8 +141,7 @@ class Entry:
 
     def begun(self, key: str) -> bool:
         """Has a run with this key been interrupted here?"""
-        mark = self.work / "key"
-        return mark.is_file() and mark.read_text() == key
+        return _owner_of(self.work) == key
 
     def begin(self, key: str) -> dict[int, Shard]:
         """Make ready to write, and give the shards that an interrupted run with the same key has left."""

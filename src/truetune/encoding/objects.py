@@ -203,7 +203,8 @@ class ObjectEntry:
 
     def _records(self) -> _Records:
         """What all records in the folder list."""
-        whole, unfinished = dict(files_of_manifest(self.manifest()) or {}), set()
+        whole = dict(files_of_manifest(self.manifest()) or {})
+        unfinished: set[str] = set()
         for folder in (self.folder / WORK).iterdir():
             if not WORKING.fullmatch(f"{WORK}/{folder.name}/{PUBLISHING}"):
                 continue

@@ -140,7 +140,7 @@ def encode(
             entry.discard()
             raise DataError(why)
         notices += _notices(job.spec, shards)
-        manifest = {
+        manifest: dict[str, Any] = {
             "key": job.key,
             "inputs": job.inputs,
             "counts": counts,

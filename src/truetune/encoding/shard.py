@@ -132,7 +132,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
           for row, reason in made.rejected),
     ))  # fmt: skip
     bodies = {name: body for name, body in bodies.items() if len(body)}
-    files = {name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()}
+    files: dict[str, list[Any]] = {name: [memoryview(body).nbytes, digest_of(body)] for name, body in bodies.items()}
     shard = Shard(
         number=task.number,
         file=name,

@@ -107,8 +107,8 @@ class TemplateProcess:
             )
         if "too_slow" in reply:
             raise LimitError(
-                f"the chat template took more than {MAX_CONVERSATION_SECONDS:g} s of processor time to render the turns "
-                "of one conversation; share it out over several rows"
+                f"the chat template took more than {MAX_CONVERSATION_SECONDS:g} s of processor time to render the "
+                "turns of one conversation; share it out over several rows"
             )
         return reply
 

@@ -51,5 +51,7 @@ class RenderRequest(NamedTuple):
     now: Any
     """The datetime that `strftime_now` shows"""
     renderings: list[Rendering]
+
+
 OUT_OF_MEMORY = 71
 """Exit code of a process whose memory is spent: what is left of it can't be trusted to hold."""

@@ -203,7 +203,7 @@ def _run(template: jinja2.Template, inputs: dict[str, Any], request: RenderReque
         "add_generation_prompt": rendering.generation_prompt,
     }
     context = template.new_context(variables)
-    text: str = template.environment.concat(template.root_render_func(context))  # type: ignore[attr-defined]
+    text: str = template.environment.concat(template.root_render_func(context))
     return text
 
 

@@ -26,8 +26,8 @@ UNKNOWN: Path = ("?",)
 STRUCTURE_KEYS = frozenset(("role", "type"))
 """Keys whose strings steer the template; they count as shape and not as content."""
 MAX_DEPTH = 64
-"""Operations that one expression may nest. Published templates nest 5; Python hashes a nested tuple on the C stack, which
-some 10,000 levels overflow."""
+"""Operations that one expression may nest. Published templates nest 5; Python hashes a nested tuple on the C stack,
+which some 10,000 levels overflow."""
 
 
 class Segment(NamedTuple):
@@ -283,7 +283,6 @@ for _name in QUESTIONS:
     setattr(Traced, _name, _question(_name))
 for _name in MAPPINGS:
     setattr(Traced, _name, _mapping(_name))
-
 
 
 def _untraced(name: str) -> Callable[..., Any]:

@@ -71,7 +71,7 @@ STRUCTURAL_FILTERS = frozenset(
 TEXT_ARGUMENT_FILTERS = frozenset(("join", "default", "d"))
 """Structural filters whose arguments may be fields themselves."""
 TEXT_FILTERS = frozenset(("trim", "upper", "lower", "capitalize", "replace"))
-"""Structural filters that call a method of a text. Of anything else they would take `str(value)`, which is not traced."""
+"""Structural filters that call a method of a text. Of anything else they would take `str(value)`, untraced."""
 ELEMENT_FILTERS = frozenset(("sort", "unique", "batch", "slice", "groupby", "dictsort", "min", "max", "random", "sum"))
 """Untraced filters whose results hold the very values that they were given."""
 STRUCTURAL_TESTS = frozenset(
@@ -153,8 +153,9 @@ class TracedEnvironment(TemplateEnvironment):
         own_filters = {"tojson": traced.tojson, "join": self._join, "safe": _keep, "string": self.to_text}
         for name, filter in {**self.filters, **own_filters}.items():
             self.filters[name] = self._traced_filter(name, filter)
-        own_tests = {"sequence": _is_sequence, "iterable": _is_iterable}
-        for name, test in {**self.tests, **own_tests}.items():
+        own_tests: dict[str, Callable[..., Any]] = {"sequence": _is_sequence, "iterable": _is_iterable}
+        tests: dict[str, Callable[..., Any]] = {**self.tests, **own_tests}
+        for name, test in tests.items():
             self.tests[name] = self._traced_test(name, test)
 
     def start(self, trace: Trace) -> None:
@@ -172,7 +173,7 @@ class TracedEnvironment(TemplateEnvironment):
 
     # text
 
-    def concat(self, strings: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(self, strings: Iterable[str]) -> str:
         return traced.concat(strings)
 
     def to_text(self, value: Any) -> str:
@@ -335,9 +336,7 @@ class TracedEnvironment(TemplateEnvironment):
                 return function.__name__ == "cycle" or is_plain(args[:1])
         return False
 
-    def _call_method(
-        self, method: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _call_method(self, method: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         owner, name = method.__self__, method.__name__
         if isinstance(owner, Traced) and name in TRACED_METHODS and not kwargs and is_plain(args):
             return call(*args)
@@ -459,5 +458,3 @@ def _is_sequence(value: Any) -> bool:
 
 def _is_iterable(value: Any) -> bool:
     return isinstance(value, Traced) or jinja2.tests.test_iterable(value)
-
-
