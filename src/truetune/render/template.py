@@ -98,7 +98,7 @@ class Template:
     def run(
         self, inputs: TemplateInputs, trace: Trace, count: int, generation_prompt: bool, variables: dict[str, Any]
     ) -> Parts:
-        """Render the first `count` messages. Raises as `render`, and at once where the template broke a limit before."""
+        """Render the first `count` messages. Raises as `render`."""
         (result,) = self.run_all(inputs, trace, [Rendering(count, generation_prompt, True)], variables)
         if isinstance(result, TemplateError):
             raise result

@@ -1,8 +1,8 @@
 """The Jinja environment that chat templates are written for: what transformers' `apply_chat_template` offers.
 
-Same options, filters, globals and extensions as transformers 5 gives to a template, so that the same source and the same
-messages give the same text. It counts nothing and bounds nothing: it is used in the template process alone, whose limits
-the kernel enforces (see `template_process`).
+Same options, filters, globals and extensions as transformers 5 gives to a template, so that the same source and the
+same messages give the same text. It counts nothing and bounds nothing: it is used in the template process alone, whose
+limits the kernel enforces (see `template_process`).
 """
 
 from __future__ import annotations

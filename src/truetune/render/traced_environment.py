@@ -154,8 +154,8 @@ class TracedEnvironment(TemplateEnvironment):
         for name, filter in {**self.filters, **own_filters}.items():
             self.filters[name] = self._traced_filter(name, filter)
         own_tests: dict[str, Callable[..., Any]] = {"sequence": _is_sequence, "iterable": _is_iterable}
-        tests: dict[str, Callable[..., Any]] = {**self.tests, **own_tests}
-        for name, test in tests.items():
+        tests: dict[str, Any] = dict(self.tests)
+        for name, test in (tests | own_tests).items():
             self.tests[name] = self._traced_test(name, test)
 
     def start(self, trace: Trace) -> None:
