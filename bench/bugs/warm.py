@@ -34,10 +34,6 @@ TOOLS = {"axolotl": ("TRUETUNE_AXOLOTL", "axolotl"), "llama_factory": ("TRUETUNE
 """The variable that holds the Python of a tool's environment, and the tool beside it"""
 
 
-class Reached(BaseException):
-    """A trainer is about to take its first step; no `except Exception` of a script stops it."""
-
-
 class Warm:
     """A server, and the calls that it answers one after the other."""
 
@@ -127,14 +123,22 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
     import truetune.probe.session
     from truetune.probe.hook import begin
+    from truetune.probe.limits import STOP
     from truetune.probe.rehearsing import RehearsalHook
+
+    reached: list[dict[str, Any]] = []
+
+    def stop(message: dict[str, Any], *_: Any) -> str:
+        """In the place of the parent's verdict: the script ends before its first step."""
+        reached.append(message)
+        return STOP
 
     os.chdir(request["folder"])
     middle = request["words"].index("--")
     words, (_, script, *arguments) = request["words"][:middle], request["words"][middle + 1 :]
     sys.argv = [script, *arguments]
     said = io.StringIO()
-    truetune.probe.session.tell = _reached
+    truetune.probe.session.verdict = stop
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             orders = _orders(words)
@@ -142,12 +146,13 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
                 RehearsalHook(orders, orders["folder"]).watch_imports()
             else:
                 for package in ("datasets", "transformers"):
-                    begin(json.dumps(orders), package, lambda name, act: act(), lambda act: act())
+                    begin(package, {**orders, "in_place": True}, lambda name, act: act())
             runpy.run_path(script, run_name="__main__")
-    except Reached as reached:
-        return _judged(reached.args[0])
     except BaseException:
-        return {"error": traceback.format_exc()[-600:]}
+        if not reached:
+            return {"error": traceback.format_exc()[-600:]}
+    if reached:
+        return _judged(reached[-1])
     return {"error": f"the script ended before it reached a trainer: {said.getvalue()[-200:]}"}
 
 
@@ -159,10 +164,6 @@ def _orders(words: Sequence[str]) -> dict[str, Any]:
     if words[0] == "rehearse":
         return orders | {"mode": "rehearse", "rows": 6, "batches": 4}
     return orders | {"mode": "audit", "batches": 8}
-
-
-def _reached(message: dict[str, Any], orders: dict[str, Any]) -> str:
-    raise Reached(message)
 
 
 def _judged(message: dict[str, Any]) -> dict[str, Any]:

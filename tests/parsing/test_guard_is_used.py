@@ -27,15 +27,23 @@ PARSERS = (
     "safetensors.safe_open",
 )  # fmt: skip
 ALLOWED = {
-    ("encoding/layout.py", "json.loads"): "the manifest of an output folder, which truetune writes",
-    ("encoding/entry.py", "json.loads"): "shards that truetune has just written",
-    ("encoding/objects.py", "json.loads"): "shards that truetune has just written",
+    ("confinement/launch.py", "json.loads"): "orders that truetune gives to its own child",
+    ("encoding/entry.py", "json.loads"): "the manifest that truetune has just made",
+    ("encoding/objects.py", "json.loads"): "the manifest that truetune has just made",
+    ("encoding/shard.py", "json.loads"): "a line that truetune has just written",
+    ("evaluation/report.py", "pyarrow.parquet.read_schema"): "the schema alone, of a file that is to be replaced",
     ("encoding/replay.py", "pyarrow.parquet.read_table"): "a data set that truetune has just written",
     ("encoding/replay.py", "pyarrow.ipc.open_stream"): "a data set that truetune has just written",
     ("evaluation/leaks.py", "pyarrow.dataset.dataset"): "a data set that truetune wrote, by its manifest",
-    ("probe/hook.py", "json.loads"): "orders that truetune gives to its own child",
+    ("probe/forked.py", "json.loads"): "what a copy of the same process says",
+    ("probe/hooked/sitecustomize.py", "json.loads"): "orders that truetune gives to its own child",
+    ("probe/rehearsing.py", "json.loads"): "orders that truetune gives to its own child",
     ("probe/observe.py", "json.loads"): "what was a line before a value of the same process",
     ("probe/recite.py", "json.loads"): "what was a line before a value of the same process",
+    ("rehearsal/guarded.py", "json.loads"): "notes that the guard of a rehearsal has written",
+    ("render/template_process.py", "json.loads"): "replies of the template process, of a bounded length and depth",
+    ("render/template_worker.py", "pickle.loads"): "requests that truetune sends to its own process",
+    ("training/watch/store.py", "pyarrow.parquet.read_schema"): "the schema alone, of a file that is to be replaced",
 }
 
 

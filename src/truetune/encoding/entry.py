@@ -54,6 +54,8 @@ from truetune.encoding.layout import (
 from truetune.encoding.objects import ObjectEntry
 from truetune.encoding.shard import ORIGINS, Shard, first_reason
 from truetune.errors import DataError, UsageError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 OWNER, PUBLISH = "owner.json", "publish.json"
 OWNER_HEAD = f'{{"truetune": "encode, unfinished", "format": {FORMAT}, "key": "'
@@ -413,7 +415,7 @@ def _is_begun_owner(path: Path) -> bool:
 def _read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object of ours; None where there is none, or something else."""
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes(), RESULT)
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -21,6 +21,8 @@ from typing import Any
 from truetune.data.output_folder import LOCK, Listed, Listing, listing_from
 from truetune.data.remote import Place
 from truetune.encoding.shard import Shard
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 FORMAT = 2
 """Of manifest.json. 1 did not list the files, so that what it describes can be read and not be written over."""
@@ -49,7 +51,7 @@ def manifest_of(shards: Sequence[Shard], names: Sequence[str], facts: Mapping[st
 def manifest_in(folder: Place) -> dict[str, Any] | None:
     """What a folder holds; None where it is not whole, or of a format that is not known."""
     try:
-        found = json.loads((folder / MANIFEST).read_bytes())
+        found = parse_json((folder / MANIFEST).read_bytes(), RESULT)
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.get("format") in READABLE else None

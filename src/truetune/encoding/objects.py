@@ -34,6 +34,8 @@ from truetune.encoding.layout import (
 )
 from truetune.encoding.shard import ORIGINS, Shard, digest_of, first_reason
 from truetune.errors import UsageError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 AT_ONCE = 16
 """Requests under way."""
@@ -211,7 +213,7 @@ class ObjectEntry:
             for shard in self._shards(folder.name):
                 unfinished.update(_files(shard, Objects(self.folder, folder.name)))
             try:
-                record = json.loads((folder / PUBLISHING).read_bytes())
+                record = parse_json((folder / PUBLISHING).read_bytes(), RESULT)
             except (FileNotFoundError, ValueError):
                 continue
             old, new = (listing_from(record.get(name)) for name in ("old", "new"))
@@ -266,7 +268,7 @@ def _files(shard: Shard, store: Objects) -> dict[str, Listed]:
 def _shard(path: Remote) -> Shard | None:
     """None where it is cut off, as a store that is no object store may leave it."""
     try:
-        return Shard(**json.loads(path.read_bytes()))
+        return Shard(**parse_json(path.read_bytes(), RESULT))
     except ValueError:
         return None
 

@@ -18,6 +18,8 @@ from truetune.evaluation.compare import Compared
 from truetune.evaluation.statistics import wilson
 from truetune.generation.looks import Look, Prompt, Sample
 from truetune.generation.verdicts import SAID, Verdict, counted, faults, good, verdict
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 KEPT = ("repetition", "language", "length_ratio", "exact", "overlap", "parsed", "agrees", "garbage", "perplexity")
 """Scores that are written out"""
@@ -163,7 +165,7 @@ def _is_samples_file(path: Path) -> bool:
 
         return (pq.read_schema(path).metadata or {}).get(META) == b"samples"
     with path.open("rb") as file:
-        return all(set(json.loads(line)) == set(COLUMNS) for line in file)
+        return all(set(parse_json(line, RESULT)) == set(COLUMNS) for line in file)
 
 
 SAMPLES_FORM = Form("a file of samples that truetune wrote", _is_samples_file)

@@ -6,13 +6,14 @@ writes: it stands where the file begins or ends, or in the one place that the fo
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import truetune
 from truetune.data.output_file import Form
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 LARGEST_SARIF = 1 << 28
 """Bytes; larger files are not parsed, and so are none of ours."""
@@ -50,7 +51,7 @@ def _is_sarif(path: Path) -> bool:
     """Is there one run in it at least, and are all of truetune?"""
     if path.stat().st_size > LARGEST_SARIF:
         return False
-    value = json.loads(path.read_bytes())
+    value = parse_json(path.read_bytes(), RESULT)
     runs = value.get("runs") if isinstance(value, dict) else None
     if not isinstance(runs, list) or not runs:
         return False

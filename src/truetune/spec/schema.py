@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 from truetune.spec.run import RunSpec
 
 NAME = "truetune.schema.json"
@@ -40,7 +42,7 @@ def schema() -> dict[str, Any]:
 
 def is_schema_file(path: Path) -> bool:
     """Is this a file that `text` was written to, by any version? Raises OSError, ValueError."""
-    value = json.loads(path.read_bytes())
+    value = parse_json(path.read_bytes(), RESULT)
     return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (DIALECT, TITLE)
 
 
