@@ -9,7 +9,8 @@ import torch
 from transformers import TrainerCallback
 
 import truetune
-from truetune.errors import TruetuneError
+from truetune.errors import TruetuneError, UsageError
+from truetune.probe.boundary import describe
 from truetune.probe.trainers import trainer_of_frames
 
 
@@ -18,7 +19,8 @@ class AuditCallback(TrainerCallback):
 
     `given`, `batches`, `laws` and the other settings are those of `truetune.audit`. With `on_error="stop"` it raises a
     TruetuneError where a process has findings at or above `fail_on`; every process of the run raises it then.
-    `report` is the AuditReport of this process afterwards.
+    `report` is the AuditReport of this process afterwards; None where the audit failed, which is one line on stderr:
+    the run goes on.
     """
 
     def __init__(self, *, on_error: Literal["stop", "warn"] = "stop", **settings: Any) -> None:
@@ -29,10 +31,17 @@ class AuditCallback(TrainerCallback):
         """Called by the trainer when model, optimizer and data loader are ready."""
         if self.report is not None:
             return
-        self.report = truetune.audit(trainer_of_frames(), parts.get("train_dataloader"), **self.settings)
-        failed = self.report.failed()
-        if failed or args.process_index == 0:
-            _draw(self.report)
+        failed = False
+        try:
+            self.report = truetune.audit(trainer_of_frames(), parts.get("train_dataloader"), **self.settings)
+            failed = self.report.failed()
+            if failed or args.process_index == 0:
+                _draw(self.report)
+        except UsageError:
+            raise
+        except Exception as error:
+            # A failure of ours must not end the user's run. The other processes are still waited for below.
+            print(f"truetune: not judged: {describe(error)}; the run goes on", file=sys.stderr)
         if self.on_error == "stop" and _anywhere(failed, args.device):
             raise TruetuneError("the audit stopped the run: its findings stand above, or with another process's")
 

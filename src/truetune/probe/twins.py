@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from truetune.probe.boundary import contain
 from truetune.probe.marks import Mark, marked, tokenized
 
 MIRRORED = ("map", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast", "cast_column",
@@ -99,11 +100,16 @@ def _around(init: Any) -> Any:
     @functools.wraps(init)
     def call(dataset: Any, arrow_table: Any, *args: Any, **settings: Any) -> None:
         init(dataset, arrow_table, *args, **settings)
-        table, twin = _tables.get(id(arrow_table), (None, None))
-        if not _inside and twin is not None and table is not None and table() is arrow_table:
-            _give(dataset, twin)
+        if not _inside:
+            contain(_take_twin_of_table, dataset, arrow_table, on_failure=_forget)
 
     return call
+
+
+def _take_twin_of_table(dataset: Any, arrow_table: Any) -> None:
+    table, twin = _tables.get(id(arrow_table), (None, None))
+    if twin is not None and table is not None and table() is arrow_table:
+        _give(dataset, twin)
 
 
 def _joined(function: Any) -> Any:
@@ -111,23 +117,26 @@ def _joined(function: Any) -> Any:
 
     @functools.wraps(function)
     def call(dsets: Any, *args: Any, **settings: Any) -> Any:
-        global _inside
-        result, twins = (
-            function(dsets, *args, **settings),
-            [twin for one in dsets if (twin := twin_of(one)) is not None],
-        )
-        good = [twin for twin in twins if twin.dataset is not None]
-        if not good:
-            return _give(result, twins[0] if twins else None)
-        marks = tuple(mark for twin in good for mark in twin.marks)
-        rows = tuple(row for twin in good for row in twin.rows)
-        before, _inside = _inside, True
-        try:
-            return _give(result, Twin(function([twin.dataset for twin in good], *args, **settings), marks, rows))
-        finally:
-            _inside = before
+        # Taken apart before the call, where the program gives something that can be gone through once only.
+        dsets = dsets if isinstance(dsets, list | tuple) else list(dsets)
+        result = function(dsets, *args, **settings)
+        contain(_join_twins, function, result, dsets, args, settings, on_failure=_forget)
+        return result
 
     return call
+
+
+def _join_twins(function: Any, result: Any, datasets: Any, args: Any, settings: Any) -> None:
+    twins = [twin for one in datasets if (twin := twin_of(one)) is not None]
+    good = [twin for twin in twins if twin.dataset is not None]
+    if not good:
+        _give(result, twins[0] if twins else None)
+        return
+    marks = tuple(mark for twin in good for mark in twin.marks)
+    rows = tuple(row for twin in good for row in twin.rows)
+    with _not_followed():
+        joined = function([twin.dataset for twin in good], *args, **settings)
+    _give(result, Twin(joined, marks, rows))
 
 
 def _followed(method: Any, *, mirrored: bool) -> Any:
@@ -135,26 +144,48 @@ def _followed(method: Any, *, mirrored: bool) -> Any:
 
     @functools.wraps(method)
     def call(dataset: Any, *args: Any, **settings: Any) -> Any:
-        global _inside
         if _inside:
             return method(dataset, *args, **settings)
-        _inside = True
-        try:
-            twin = _planted(dataset)
+        twin = contain(_planted, dataset, on_failure=_forget)
+        with _not_followed():
             result = method(dataset, *args, **settings)
-            if twin is not None and twin.dataset is not None and mirrored:
-                twin = _mirrored(method, signature, twin, args, settings)
-        finally:
-            _inside = False
-        return _give(result, twin)
+        if twin is not None:
+            contain(_follow, method, signature, result, twin, args, settings, mirrored, on_failure=_forget)
+        return result
 
     call.followed = True  # type: ignore[attr-defined]
     return call
 
 
+def _follow(
+    method: Any, signature: inspect.Signature, result: Any, twin: Twin, args: Any, settings: Any, mirrored: bool
+) -> None:
+    """Give the result of a method its twin."""
+    if mirrored and twin.dataset is not None:
+        with _not_followed():
+            twin = _mirrored(method, signature, twin, args, settings)
+    _give(result, twin)
+
+
+@contextmanager
+def _not_followed() -> Iterator[None]:
+    """What a method of a data set calls of other data sets is part of that method."""
+    global _inside
+    before, _inside = _inside, True
+    try:
+        yield
+    finally:
+        _inside = before
+
+
+def _forget(reason: str) -> None:
+    """A canary that could not be followed is lost, which its report says; the program goes on."""
+
+
 def _planted(dataset: Any) -> Twin | None:
     try:
-        return plant(dataset)
+        with _not_followed():
+            return plant(dataset)
     except Exception:
         return None
 
@@ -190,11 +221,10 @@ def quiet() -> Iterator[None]:
             enable_progress_bars()
 
 
-def _give(result: Any, twin: Twin | None) -> Any:
+def _give(result: Any, twin: Twin | None) -> None:
     if twin is not None:
         for made in result.values() if isinstance(result, dict) else (result,):
             _twins[made] = twin
             table = made.data
             _tables[id(table)] = (weakref.ref(table), twin)
             weakref.finalize(table, _tables.pop, id(table), None)
-    return result
