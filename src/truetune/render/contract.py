@@ -18,7 +18,7 @@ from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
 from truetune.render.template import LimitError, Parts, Template
-from truetune.render.template_protocol import Rendering
+from truetune.render.template_protocol import PrefixRequest
 from truetune.render.traced import UNKNOWN, Node, Path, Trace, Traced
 from truetune.spec.run import RunSpec
 
@@ -173,7 +173,7 @@ class _Renderings:
             wanted.setdefault((index + 1, False), not is_long)
             if index:
                 wanted.setdefault((index, True), not is_long)
-        self._request([Rendering(count, prompt, traced) for (count, prompt), traced in wanted.items()])
+        self._request([PrefixRequest(count, prompt, traced) for (count, prompt), traced in wanted.items()])
 
     def text(self, count: int) -> _Text:
         """Of the first `count` messages."""
@@ -200,7 +200,7 @@ class _Renderings:
 
     def _run(self, count: int, generation_prompt: bool) -> Parts:
         if (count, generation_prompt) not in self._results:
-            self._request([Rendering(count, generation_prompt, True)])
+            self._request([PrefixRequest(count, generation_prompt, True)])
         result = self._results[count, generation_prompt]
         if isinstance(result, TemplateError):
             raise result
@@ -215,10 +215,10 @@ class _Renderings:
                 f"than {MAX_RENDERED_TRACED:,} messages would be rendered to judge its turns; "
                 "share it out over several rows"
             )
-        self._request([Rendering(count, False, True)])
+        self._request([PrefixRequest(count, False, True)])
         return self._run(count, False)
 
-    def _request(self, renderings: list[Rendering]) -> None:
+    def _request(self, renderings: list[PrefixRequest]) -> None:
         results = self.template.run_all(self.inputs, self.trace, renderings, self.variables)
         for rendering, result in zip(renderings, results, strict=True):
             self._results[rendering.messages, rendering.generation_prompt] = result

@@ -51,6 +51,8 @@ class Recipe:
     def fill(self, row: Conversation) -> list[list[str]] | None:
         """The texts of each plan's pieces for this row; None where a guard does not hold."""
         values: list[Any] = [_field(row, path) for path in self.leaves]
+        if not all(isinstance(value, str) for value in values):
+            return None  # bytes, a date: the template was shown the name of its type
         try:
             for operation, parent, args in self.steps:
                 values.append(operation(values[parent], *args))

@@ -17,7 +17,7 @@ from truetune.render import traced
 from truetune.render.template_process import LimitError as LimitError
 from truetune.render.template_process import next_number, shared_process
 from truetune.render.template_protocol import REASONING_KEYS as REASONING_KEYS
-from truetune.render.template_protocol import Rendering, RenderRequest
+from truetune.render.template_protocol import PrefixRequest, RenderRequest
 from truetune.render.traced import Node, Path, Segment, Trace, Traced
 
 OWN_KEYS = frozenset(("train", "weight"))
@@ -99,13 +99,13 @@ class Template:
         self, inputs: TemplateInputs, trace: Trace, count: int, generation_prompt: bool, variables: dict[str, Any]
     ) -> Parts:
         """Render the first `count` messages. Raises as `render`."""
-        (result,) = self.run_all(inputs, trace, [Rendering(count, generation_prompt, True)], variables)
+        (result,) = self.run_all(inputs, trace, [PrefixRequest(count, generation_prompt, True)], variables)
         if isinstance(result, TemplateError):
             raise result
         return result
 
     def run_all(
-        self, inputs: TemplateInputs, trace: Trace, renderings: Sequence[Rendering], variables: dict[str, Any]
+        self, inputs: TemplateInputs, trace: Trace, renderings: Sequence[PrefixRequest], variables: dict[str, Any]
     ) -> list[Parts | TemplateError]:
         """Render a conversation several times at once: for each rendering its parts, or the error that it raised.
 

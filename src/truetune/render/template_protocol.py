@@ -26,8 +26,8 @@ HEADER = struct.Struct("<Q")
 """The length of the message that follows."""
 
 
-class Rendering(NamedTuple):
-    """One rendering that a request asks for."""
+class PrefixRequest(NamedTuple):
+    """One rendering that a request asks for: of the first messages of the conversation."""
 
     messages: int
     """How many of the conversation's messages, from the first"""
@@ -50,7 +50,7 @@ class RenderRequest(NamedTuple):
     variables: dict[str, Any]
     now: Any
     """The datetime that `strftime_now` shows"""
-    renderings: list[Rendering]
+    renderings: list[PrefixRequest]
 
 
 OUT_OF_MEMORY = 71

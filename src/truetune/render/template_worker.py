@@ -40,7 +40,7 @@ from truetune.render.template_protocol import (
     OUT_OF_MEMORY,
     REASONING_KEYS,
     CompileRequest,
-    Rendering,
+    PrefixRequest,
     RenderRequest,
 )
 from truetune.render.traced import Node, Trace, Traced
@@ -139,7 +139,7 @@ def alias_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 def _render(
     template: CompiledTemplate,
     request: RenderRequest,
-    rendering: Rendering,
+    rendering: PrefixRequest,
     plain_inputs: dict[str, Any],
     traced_inputs: dict[str, Any],
     trace: Trace,
@@ -171,7 +171,7 @@ def _render(
 
 
 def _run_traced(
-    template: CompiledTemplate, inputs: dict[str, Any], request: RenderRequest, rendering: Rendering, trace: Trace
+    template: CompiledTemplate, inputs: dict[str, Any], request: RenderRequest, rendering: PrefixRequest, trace: Trace
 ) -> str | None:
     """The text with provenance; None where this rendering raised, or lost what its text was made of."""
     environment = template.traced_environment
@@ -195,7 +195,7 @@ def _stop_tracing(*_: Any) -> NoReturn:
     raise TracingStopped
 
 
-def _run(template: jinja2.Template, inputs: dict[str, Any], request: RenderRequest, rendering: Rendering) -> str:
+def _run(template: jinja2.Template, inputs: dict[str, Any], request: RenderRequest, rendering: PrefixRequest) -> str:
     variables = {
         **request.variables,
         **inputs,
@@ -227,7 +227,7 @@ class _Reply:
         self.first: tuple[str | Traced, ...] | None = None
         self.first_text = ""
 
-    def add(self, rendering: Rendering, text: str | Failed) -> None:
+    def add(self, rendering: PrefixRequest, text: str | Failed) -> None:
         if isinstance(text, Failed):
             self.renderings.append({"error": text.message})
             return

@@ -350,10 +350,11 @@ def concat(strings: Iterable[str]) -> str:
     trace = None
     for string in strings:
         if not isinstance(string, Traced):
+            literal = str.__str__(string)  # of Markup too, which would escape what it is added to
             if parts and not isinstance(parts[-1], Traced):
-                parts[-1] += string
-            elif string:
-                parts.append(string)
+                parts[-1] += literal
+            elif literal:
+                parts.append(literal)
             continue
         trace = string.trace
         for part in (string,) if string.parts is None else string.parts:
