@@ -380,17 +380,6 @@ def parts(text: str) -> tuple[str | Traced, ...]:
     return (text,) if text.parts is None else text.parts
 
 
-def find(value: Any) -> Traced | None:
-    """Some Traced in a nest of lists, tuples and dicts; None where there is none."""
-    if isinstance(value, Traced):
-        return value
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return None
-    return next((found for item in value if (found := find(item)) is not None), None)
-
-
 _MARK = re.compile(r"\\u0000(\d+)\\u0000")
 
 
