@@ -286,7 +286,14 @@ def of_others() -> dict[str, list[Reader]]:
 
 SWALLOWS = "what can't be read is no answer there, and its reader of files is that of another module that is fed"
 WRITES = "reads what truetune itself wrote or ships"
+TELLS = "tells files of truetune's own from others: what can't be read is another's"
 OWN = {
+    "encoding.entry": TELLS,
+    "encoding.layout": TELLS,
+    "encoding.objects": TELLS,
+    "evaluation.report": TELLS,
+    "report.forms": TELLS,
+    "spec.schema": TELLS,
     "auditing.listen": "a message of truetune's own child, which knows a key",
     "auditing.rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",

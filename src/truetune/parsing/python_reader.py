@@ -10,6 +10,8 @@ from truetune.parsing.limits import MAX_LITERAL_CHARACTERS, SOURCE, InputLimitEr
 
 _MAX_BITS = 14_000
 """Python refuses to write a whole number of more than 4,300 digits; in hexadecimal it reads longer ones."""
+_MAX_TERMS = 2_500
+"""Terms of one sum; tests of truetune read 2,000."""
 _MAX_BRACKETS = 20
 """Brackets of a literal in a log; a record of a trainer has none inside."""
 
@@ -41,15 +43,20 @@ def parse_literal(text: str) -> Any:
 
 
 def _check_tree(tree: ast.Module, limits: Limits) -> None:
-    """Its depth and its numbers, level by level, so that no depth is too deep for this check."""
-    level: list[ast.AST] = [tree]
-    depth = 0
-    while level:
-        depth += 1
-        if depth > limits.max_nesting:
-            line = getattr(level[0], "lineno", None)
-            raise InputLimitError(f"nested more than {limits.max_nesting} deep", line)
-        for node in level:
-            if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > _MAX_BITS:
-                raise InputLimitError(f"a whole number of {node.value.bit_length():,} bits", node.lineno)
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    """Its depth and its numbers, node by node, so that no depth is too deep for this check.
+
+    A sum of many terms (`a + b + c`) is nested to its left, one level a term. That is no nesting to a reader of the
+    code, so the left side of an operator counts towards a limit of its own.
+    """
+    waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
+    while waiting:
+        node, depth, terms = waiting.pop()
+        if depth > limits.max_nesting or terms > _MAX_TERMS:
+            raise InputLimitError(f"nested more than {limits.max_nesting} deep", getattr(node, "lineno", None))
+        if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > _MAX_BITS:
+            raise InputLimitError(f"a whole number of {node.value.bit_length():,} bits", node.lineno)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(node, ast.BinOp) and child is node.left:
+                waiting.append((child, depth, terms + 1))
+            else:
+                waiting.append((child, depth + 1, terms))
