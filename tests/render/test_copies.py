@@ -123,3 +123,16 @@ def test_a_summary_behind_the_answer_is_no_part_of_it() -> None:
     row = Conversation(Origin("summary", 1, 0), "messages", turns(1))
     (rendering,) = Renderer(template, RunSpec(), STOPS).render(row)
     assert all("Summary" not in rendering.text[span.start : span.end] for span in rendering.spans)
+
+
+def test_turns_end_where_they_end_in_text_of_unknown_origin() -> None:
+    """Nothing of such a rendering is known but where the serving prompts end and which tokens end turns."""
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.encode().decode() }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    messages = [{"role": ("user", "assistant")[i % 2], "content": f"{'AB'[i % 2]}{i}"} for i in range(6)]
+    renderer = Renderer(Template(source), RunSpec(), stops_of(("<|im_end|>",), ("<|im_start|>",)))
+    (rendering,) = renderer.render(Conversation(Origin("unknown", 1, 0), "messages", messages))
+    spans = [rendering.text[span.start : span.end] for span in rendering.spans]
+    assert spans == ["B1<|im_end|>", "B3<|im_end|>", "B5<|im_end|>"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import shutil
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
+from truetune.auditing.workspace import workspace
 from truetune.errors import UsageError
 from truetune.probe.record import Record
 
@@ -24,8 +23,10 @@ def record_of(
     trainer = run if hasattr(run, "get_train_dataloader") else None
     if trainer is None and loader is None:
         raise UsageError(f"{type(run).__name__} is no trainer; give its data loader too: audit(model, loader)")
-    folder = Path(tempfile.mkdtemp(prefix="truetune-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Until this process ends: the report shows rows of the record. After SIGKILL the next workspace removes it.
+    stack = ExitStack()
+    folder = stack.enter_context(workspace(guard=False))
+    atexit.register(stack.close)
     model = run if trainer is None else trainer.model
     with ready(trainer, loader) as (loader, tokenizer_of_trainer):
         return observe(

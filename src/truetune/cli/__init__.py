@@ -79,6 +79,11 @@ def _run() -> int:
                        debug=bool(os.environ.get("TRUETUNE_DEBUG")))  # fmt: skip
     except Exception as error:
         return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
+    except BaseException as error:
+        # What Rust code in `tokenizers` raises where it panics: no Exception, and of no module that can be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        return _failed(f"the tokenizer's own library failed: {error}; is the pattern in its tokenizer.json sound?")
 
 
 def _not_text(arguments: list[str]) -> str | None:

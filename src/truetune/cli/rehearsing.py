@@ -97,6 +97,7 @@ def rehearse(
     work = tempfile.mkdtemp(prefix="truetune-")
     try:
         command = command_of(target, Path(work))
+        _refuse_isolated_python(command)
         outcome = run(confined(command, Path(work), python_only=guard == "python"), orders, judge, say)
         refusals = read_refusals(Path(work))
     finally:
@@ -116,8 +117,26 @@ def rehearse(
     return 1 if 1 in verdicts else max(verdicts)
 
 
+def _refuse_isolated_python(command: Sequence[str]) -> None:
+    """Raises UsageError for a Python that is told to load no hook: it would train the whole model."""
+    if not Path(command[0]).name.startswith(("python", "pypy")):
+        return
+    for argument in command[1:]:
+        if not argument.startswith("-") or argument.startswith("--") or argument[:2] in ("-c", "-m"):
+            return
+        if set(argument[1:]) & set("IES"):
+            raise UsageError(
+                f"{argument}: with this option Python loads no hook, and the whole model would be trained; "
+                "rehearse without it"
+            )
+
+
 def _instead(outcome: Outcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
-    became = ("a loop of its own, with a miniature of the model, was ended before its optimizer's first step"
-              if outcome.loops else "the command ran as it is, with miniatures for models of transformers")  # fmt: skip
+    if outcome.loops:
+        became = "a loop of its own, with a miniature of the model, was ended before its optimizer's first step"
+    elif outcome.waiting:
+        became = "the command ran as it is, with miniatures for models of transformers"
+    else:
+        became = "no process of it loaded transformers with truetune's hook: whatever it trained, it trained whole"
     return f"; {became}. For a loop of your own, or Lightning: truetune.audit(model, loader, tokenizer, given=rows)"

@@ -92,6 +92,8 @@ class Publication(NamedTuple):
         old, new, sources = listing_from(found.get("old")), listing_from(found.get("new")), found.get("sources")
         if old is None or new is None or not isinstance(sources, dict) or sources.keys() != new.keys():
             return None
+        if not all(isinstance(source, str) and _is_in_work(source) for source in sources.values()):
+            return None
         return cls(old, new, sources)
 
 
@@ -384,6 +386,12 @@ def _is_work_name(name: str) -> bool:
     """May a run write a file of this name into .work/data/?"""
     number, dot, rest = name.partition(".")
     return number.isdecimal() and number.isascii() and len(number) >= 5 and dot + rest in PARTS
+
+
+def _is_in_work(source: str) -> bool:
+    """Is this, below .work/, the name of a file that a run writes and then moves to its place?"""
+    folder, slash, name = source.rpartition("/")
+    return name in IN_WORK if not slash else folder == DATA and _is_work_name(name)
 
 
 def _files(shard: Shard) -> Iterator[tuple[str, Listed]]:

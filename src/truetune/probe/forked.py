@@ -35,6 +35,12 @@ REAP_SECONDS = 5.0
 """For a killed copy to be gone; one that waits for a dead network drive may take longer, and is left"""
 WANTED_SECONDS = 1.0
 """Between two looks whether the parent still lives"""
+STALL_SECONDS = 30.0
+"""Without a tick of processor time, before its record is written"""
+MAX_SHARED_BYTES = 1 << 30
+"""Memory that the original shares with others, and that a copy gets a copy of"""
+MAP_FIXED = 0x10
+"""Of mmap(2), on x86-64 and arm64: at this very address"""
 PR_SET_PDEATHSIG = 1
 """Of prctl(2): the signal that a process gets when its parent dies"""
 
@@ -72,33 +78,42 @@ def run_in_copy(
     state = random.getstate()  # Python draws a new seed in each forked process
     try:
         original = os.getpid()
-        with _no_warning(), _no_signals() as mask:
+        with _no_child_signals():
             try:
-                process = os.fork()
-                if process == 0:
-                    _be_copy(work, writing, original, mask, state)
+                with _no_warning(), _no_signals() as mask:
+                    try:
+                        process = os.fork()
+                        if process == 0:
+                            _be_copy(work, writing, original, mask, state)
+                    finally:
+                        if os.getpid() != original:  # a copy never goes on as the user's program
+                            os._exit(1)
+                os.close(writing)
+                writing = -1
+                _listen(reading, process, seconds, first, wanted)
             finally:
-                if os.getpid() != original:  # whatever became of it: a copy never goes on as the user's program
-                    os._exit(1)
-        os.close(writing)
-        writing = -1
-        _listen(reading, process, seconds, first, wanted)
+                if process > 0:
+                    with suppress(OSError):
+                        os.kill(process, signal.SIGKILL)
+                    _reap(process)
     finally:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
-        if process > 0:
-            with suppress(OSError):
-                os.kill(process, signal.SIGKILL)
-            _reap(process)
 
 
 def _listen(
     reading: int, process: int, seconds: Callable[[dict[str, Any]], float | None], first: float,
     wanted: Callable[[], bool],
 ) -> None:  # fmt: skip
-    """Hear the copy out."""
+    """Hear the copy out.
+
+    Until it says that its record is written (`recorded`) it computes. A copy that does not is waiting for what a copy
+    has not got: a lock that another thread held at the fork, or that thread itself.
+    """
     unread, wait, until = b"", first, time.monotonic() + first
+    computes = True
+    busy, busy_at = _processor_time(process), time.monotonic()
     poll = select.poll()  # `select` fails on high file numbers
     poll.register(reading, select.POLLIN)
     while True:
@@ -108,16 +123,38 @@ def _listen(
         if not poll.poll(min(left, WANTED_SECONDS) * 1000):
             if not wanted():
                 raise CopyFailed("nobody waits for the audit any more")
+            if computes and (now := _processor_time(process)) != busy:
+                busy, busy_at = now, time.monotonic()
+            elif computes and time.monotonic() - busy_at > STALL_SECONDS:
+                raise CopyFailed(
+                    f"the audit did nothing for {STALL_SECONDS:g} s and was abandoned; it waits for a lock or a thread "
+                    "that a copy of the process does not have"
+                )
             continue
         read = os.read(reading, 1 << 16)
         if not read:
             raise CopyFailed(f"the audit's process ended early ({_end_of(process)})")
         *lines, unread = (unread + read).split(b"\n")
         for line in lines:
-            following = seconds(json.loads(line))
+            message = json.loads(line)
+            computes = computes and "recorded" not in message
+            busy_at = time.monotonic()
+            following = seconds(message)
             if following is None:
                 return
             wait, until = following, time.monotonic() + following
+
+
+def _processor_time(process: int) -> int:
+    """Of a process and of those that it has started, in the kernel's ticks."""
+    ticks = 0
+    with suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        ticks = sum(int(field) for field in fields[11:15])  # utime, stime, and those of children that ended
+        with open(f"/proc/{process}/task/{process}/children") as file:
+            ticks += sum(_processor_time(int(child)) for child in file.read().split())
+    return ticks
 
 
 def _end_of(process: int) -> str:
@@ -138,6 +175,32 @@ def _reap(process: int) -> None:
     with suppress(OSError):  # the user's program ignores SIGCHLD, or has waited for all of its children
         while os.waitpid(process, os.WNOHANG) == (0, 0) and time.monotonic() < until:
             time.sleep(0.005)
+
+
+@contextmanager
+def _no_child_signals() -> Iterator[None]:
+    """The user's handler of SIGCHLD does not run for the copy, which the user's program has not started.
+
+    What came for a child of the program's own meanwhile is raised again afterwards.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    signal.signal(signal.SIGCHLD, lambda number, frame: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+        if len(seen) > 1 or _has_ended_child():
+            signal.raise_signal(signal.SIGCHLD)
+
+
+def _has_ended_child() -> bool:
+    with suppress(OSError):
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return False
 
 
 @contextmanager
@@ -187,6 +250,7 @@ def _be_copy(
             os.write(writing, json.dumps(message).encode() + b"\n")
 
         try:
+            _drop_shared_memory()
             work(send)
             code = 0
         except BaseException as error:
@@ -224,6 +288,35 @@ def _drop_files(kept: int) -> None:
             continue
         with suppress(OSError):
             _replace_file(number, nothing)
+
+
+def _drop_shared_memory() -> None:
+    """What the original shares with others (`share_memory_`, `multiprocessing.Value`) becomes a copy of it, which is
+    shared with the copy's own children alone. Else a counter of the user's would count the copy's batches, too."""
+    import ctypes
+    import mmap
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    with open("/proc/self/maps") as file:
+        lines = file.read().splitlines()
+    shared = []
+    for line in lines:
+        span, rights, *_ = line.split(None, 5)
+        if rights[1] == "w" and rights[3] == "s":
+            start, end = (int(text, 16) for text in span.split("-"))
+            shared.append((start, end - start))
+    size = sum(length for _, length in shared)
+    if size > MAX_SHARED_BYTES:
+        raise Lost(f"the program shares {size >> 20:,} MiB of memory with others; at most {MAX_SHARED_BYTES >> 20:,} "
+                   "can be copied for an audit")  # fmt: skip
+    flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_FIXED
+    for start, length in shared:
+        held = ctypes.string_at(start, length)
+        if libc.mmap(start, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != start:
+            raise OSError(ctypes.get_errno(), "shared memory can't be copied")
+        ctypes.memmove(start, held, length)
 
 
 def _replace_file(number: int, nothing: int) -> None:

@@ -250,6 +250,8 @@ def _turn(shown: _Renderings, index: int, own: _Text, weight: float, stops: Stop
         return TurnPlan(index, None, None, None, skew, 0.0)
     closing = _closing(own, index, start, shown.trace)
     found = _stop(own.parts, closing, stops)
+    if found is None and closing.piece and _is_unknown(own.parts[: closing.piece]):
+        found = _stop_in_unknown(own, start, stops)
     if found is None:
         return TurnPlan(index, start, None, closing, skew, weight)
     stop, length = found
@@ -450,6 +452,15 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
     return (Mark(closing.piece, found[-1].start()), len(found[-1][0])) if found else None
 
 
+def _stop_in_unknown(own: _Text, start: Mark, stops: Stops) -> tuple[Mark, int] | None:
+    """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
+    places = [(at, token) for token in stops.known if (at := own.plain.find(token, own.position(start))) >= 0]
+    if not places:
+        return None
+    at, token = min(places, key=lambda place: (place[0], -len(place[1])))
+    return own.mark(at), len(token)
+
+
 def _agrees(turn: TurnPlan, own: _Text, whole: _Text, trace: Trace) -> bool:
     """Does the whole conversation begin with this turn as it is served?"""
     if turn.end is None or own.begins_whole:
@@ -478,9 +489,13 @@ def _moved(turn: TurnPlan, own: _Text, whole: _Text, trace: Trace) -> TurnPlan:
 
 
 def _same(one: str, other: str) -> bool:
-    if isinstance(one, Traced) or isinstance(other, Traced):
-        return isinstance(one, Traced) and isinstance(other, Traced) and one.node == other.node
-    return one == other
+    """Are two parts the same text, whatever the fields hold?"""
+    if not isinstance(one, Traced) and not isinstance(other, Traced):
+        return one == other
+    if not isinstance(one, Traced) or not isinstance(other, Traced) or one.node != other.node:
+        return False
+    # All text of unknown origin has one and the same expression.
+    return leaf_path(one.node) != UNKNOWN or one.plain == other.plain
 
 
 def prefix(head: Parts, text: _Text, trace: Trace) -> Mark | None:

@@ -15,6 +15,7 @@ stands and its provenance is unknown. So a defect of the tracing can cost proven
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import json
@@ -50,6 +51,13 @@ MAX_TRACED_SECONDS = 1.0
 """Processor time for the second rendering. Past it the text stands without provenance."""
 MAX_TEMPLATES = 64
 """Compiled templates that are kept."""
+
+
+LATE_IMPORTS = (
+    *("html", "jinja2.constants", "jinja2.debug", "pprint", "random", "textwrap", "unicodedata", "urllib.parse"),
+    *(f"encodings.{name}" for name in ("cp437", "cp1252", "gbk", "idna", "iso8859_15", "punycode", "shift_jis")),
+)
+"""Modules that Jinja and `encode` import where a template first needs them: a filter, an error, a codec."""
 
 
 class TracingStopped(BaseException):
@@ -212,6 +220,10 @@ def _failure(error: Exception) -> Failed:
         return Failed("the chat template calls itself without end")
     if isinstance(error, MemoryError):
         raise error  # the process is spent; see `main`
+    if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        return Failed(
+            "the chat template needs a part of Python that its process may not load (a rare text encoding, say)"
+        )
     kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
     return Failed(f"the chat template raised: {kind}{error}"[:10_000])
 
@@ -308,7 +320,7 @@ def limit_processor_time(seconds: float) -> None:
 
 def import_what_templates_use() -> None:
     """Load what Jinja imports where a template first needs it, while files can still be opened."""
-    for name in ("jinja2.constants", "jinja2.debug", "pprint", "random", "textwrap", "unicodedata", "urllib.parse"):
+    for name in LATE_IMPORTS:
         importlib.import_module(name)
     with contextlib.suppress(jinja2.TemplateSyntaxError):
         TemplateEnvironment().from_string("{% for %}")
