@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -349,3 +350,23 @@ def test_no_worker_outlives_a_killed_parent(world: Path) -> None:
     while _processes_of(running.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _processes_of(running.pid) == []
+
+
+@pytest.mark.parametrize("source", ["../../precious.txt", "absolute", "data/../../../precious.txt", "zz"])
+def test_a_crafted_publication_moves_nothing_from_elsewhere(tmp_path: Path, source: str) -> None:
+    """A folder that somebody else made may hold a `.work/` whose records name any file of this machine."""
+    precious, work = tmp_path / "precious.txt", tmp_path / "out" / ".work"
+    precious.write_bytes(b"precious")
+    (work / "data").mkdir(parents=True)
+    (work / "manifest.json").write_bytes(b'{"x":1}')
+    (work / "owner.json").write_bytes(b'{"truetune": "encode, unfinished", "format": 2, "key": "' + b"a" * 40 + b'"}')
+    named = {"data/precious.txt": b"precious", "manifest.json": b'{"x":1}'}
+    new = {name: [len(body), hashlib.blake2b(body, digest_size=20).hexdigest()] for name, body in named.items()}
+    sources = {"data/precious.txt": str(precious) if source == "absolute" else source, "manifest.json": "manifest.json"}
+    publication = {"format": 2, "old": {}, "new": new, "sources": sources}
+    (work / "publish.json").write_text(json.dumps(publication))
+    write(tmp_path / "a.jsonl", 3)
+    with suppress(UsageError):
+        truetune.encode(data=str(tmp_path / "a.jsonl"), tokenizer=str(TOKENIZER), out=str(tmp_path / "out"), jobs=1)
+    assert precious.read_bytes() == b"precious"
+    assert not (tmp_path / "out" / "data" / "precious.txt").exists()

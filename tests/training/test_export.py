@@ -167,7 +167,7 @@ def test_a_converter_that_fails_or_is_not_there(made: Path, tmp_path: Path, monk
 def test_what_is_refused(made: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="merge it first"):
         export(made / "lora", tmp_path / "m")
-    with pytest.raises(UsageError, match="already exists"):
+    with pytest.raises(UsageError, match="which this command reads \\(the base model\\)"):
         export(made / "merged", made / "base")
     with pytest.raises(UsageError, match="--base"):
         export(made / "merged", tmp_path / "m", base=tmp_path)

@@ -73,7 +73,7 @@ def test_an_error_of_the_check_stops_it_and_frees_the_folder(base: Path, tmp_pat
 
 def test_rows_that_are_all_too_long(base: Path, tmp_path: Path) -> None:
     given = settings(base, rows(tmp_path, tiny.chats(12)))
-    with pytest.raises(DataError, match="no example is left"):
+    with pytest.raises(DataError, match="none of 12 rows could be encoded"):
         truetune.train(out=tmp_path / "out", **{**given, "max_length": 4})
 
 
