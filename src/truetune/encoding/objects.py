@@ -24,6 +24,7 @@ from truetune.encoding.layout import (
     ASIDE,
     DATA,
     MANIFEST,
+    NAMES,
     ORIGIN,
     WORK,
     described,
@@ -243,7 +244,9 @@ class ObjectEntry:
         there, records = self._sizes(), self._records()
         old = [name for name, entry in records.whole.items() if there.get(name) == entry.size]
         unfinished = [name for name in records.unfinished if name in there]
-        self._remove(name for name in {*old, *unfinished} if name not in manifest and name != MANIFEST)
+        # A record could name any object of the folder: only names that encode gives are removed.
+        named = {name for name in (*old, *unfinished) if NAMES.fullmatch(name)}
+        self._remove(name for name in named if name not in manifest)
         self._remove(name for name in there if WORKING.fullmatch(name))
         if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
             (self.folder / WORK).remove()
