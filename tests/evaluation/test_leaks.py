@@ -71,7 +71,7 @@ def test_by_the_encoded_rows(trained: Path, asked: list[Prompt], tmp_path: Path)
     assert isinstance(found, Leaks)
     assert found.rows == 5
     assert found.seen[2] is not None
-    assert (found.seen[2].file, found.seen[2].line) == (str(trained), 4)
+    assert (found.seen[2].file, found.seen[2].line) == (trained.name, 4)
     assert [prompt.seen for prompt in found.marked(asked)] == [True, False, True, False, False, False]
 
 

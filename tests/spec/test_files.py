@@ -49,7 +49,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         "history: single\nmask-by: response-marker\nresponse-marker: '### Answer:'\nappend-eos: true\n"
         "max-length: 4096\nselect: TT1\nignore: [TT101]\nfail-on: warning\n"
         "encode: {overflow: split, packing: best-fit, content-specials: text, on-error: skip, file-format: arrow, "
-        "loss-weights: true, sources: true, preferences: true, trainer: transformers}\n"
+        "loss-weights: true, sources: true, preferences: true, trainer: transformers, record-root: true}\n"
         "training: {learning-rate: 2e-5, lora: {r: 8}}\n"
         "watch: {prompts: 4, every: 10, max-new-tokens: 64, budget: 0.1, parser: json, stop-on: error}\n"
         "rehearsal: false\ntrainer: {report_to: tensorboard}\n"

@@ -236,7 +236,7 @@ def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
             own = [i for i, document in enumerate(row["documents"]) if document == number]
             text = "".join(row["pieces"][i] for i in own).encode("utf-8", "surrogateescape").decode()
             assert texts[origin].messages[-1]["content"].strip() in text
-            assert (file, line) == (str(DATA), texts[origin].origin.line)
+            assert (file, line) == (DATA.name, texts[origin].origin.line)
             if "positions" in row:
                 assert [row["positions"][i] for i in own] == list(range(len(own)))
         learned = "".join(p for p, bit in zip(row["pieces"], row["supervised"], strict=True) if bit == "1")

@@ -2,7 +2,7 @@
 
     from truetune.confinement import landlock
 
-    landlock.confine(writable=["/tmp/job"])                               # reads anything, writes below /tmp/job alone
+    landlock.confine(writable=["/var/job"])                               # reads anything, writes below /var/job alone
     landlock.confine(writable=[], readable=[sys.prefix, "/usr", "/lib"])  # reads these, writes nothing
     landlock.version()                                                    # 0: this kernel has no Landlock
 

@@ -292,9 +292,8 @@ class Entry:
                 return listing is not None and not here.is_symlink()
             if path == Path(WORK):
                 return here.is_dir() and not here.is_symlink()
-            return publication is not None and is_listed_file(
-                here, publication.new.get(path.as_posix()), self._digest
-            )  # fmt: skip
+            entry = None if publication is None else publication.new.get(path.as_posix())
+            return is_listed_file(here, entry, self._digest)
 
         folders = (DATA, ORIGIN) if publication is not None else ()
         yield from strangers(self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours)
@@ -312,8 +311,7 @@ class Entry:
             here = self.work / path
             if here.is_symlink() or not here.is_file():
                 return False
-            ours = path == Path(OWNER) or (path == Path(PUBLISH) and published) or here in records
-            return ours or _is_part(path)
+            return path == Path(OWNER) or (path == Path(PUBLISH) and published) or here in records or _is_part(path)
 
         yield from strangers(self.work, self._work_listing(), digest=self._digest, folders=(DATA,), also_ours=also_ours)
 

@@ -61,11 +61,11 @@ class Server(HTTPServer):
         self.page = page.encode()
         self.answers = answers
         self.token = secrets.token_urlsafe(24)
+        self.connections = Connections(self._answer)  # closed by `server_close`, also where the port is taken
         try:
             super().__init__((LOOPBACK, port), BaseHTTPRequestHandler)
         except OSError as error:
             raise UsageError(f"--port {port}: {error.strerror}; choose another, or leave it out") from None
-        self.connections = Connections(self._answer)
 
     def _answer(self, connection: socket.socket, address: Any, head: bytes) -> None:
         Handler(connection, address, self, head)
