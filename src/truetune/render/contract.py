@@ -248,7 +248,7 @@ def _turn(shown: _Renderings, index: int, own: _Text, weight: float, stops: Stop
     start, skew = _start(shown, index, own)
     if start is None:
         return TurnPlan(index, None, None, None, skew, 0.0)
-    closing = _closing(own, index, start, shown.trace)
+    closing = _closing(own, index, start)
     found = _stop(own.parts, closing, stops)
     if found is None and closing.piece and _is_unknown(own.parts[: closing.piece]):
         found = _stop_in_unknown(own, start, stops)
@@ -414,7 +414,7 @@ def _extents(part: Traced) -> dict[Path, tuple[float, float]]:
     return found
 
 
-def _closing(own: _Text, index: int, start: Mark, trace: Trace) -> Mark:
+def _closing(own: _Text, index: int, start: Mark) -> Mark:
     """The mark behind the last field of a turn, before any field of another message."""
     closing = start
     for number in range(start.piece, len(own.parts)):
@@ -425,9 +425,8 @@ def _closing(own: _Text, index: int, start: Mark, trace: Trace) -> Mark:
         if None in owners and own.goes_on:
             break
         if owners - {index, None}:
-            if str.__len__(part):
+            if part:  # asked of the field itself, so that a recipe holds for rows with the same answer alone
                 break
-            trace.opaque = True
             continue
         closing = Mark(number + 1, 0)
     return closing
