@@ -135,8 +135,6 @@ def _instead(outcome: Outcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
     if outcome.loops:
         became = "a loop of its own, with a miniature of the model, was ended before its optimizer's first step"
-    elif outcome.waiting:
-        became = "the command ran as it is, with miniatures for models of transformers"
     else:
-        became = "no process of it loaded transformers with truetune's hook: whatever it trained, it trained whole"
+        became = "the command ran as it is, with miniatures for models of transformers"
     return f"; {became}. For a loop of your own, or Lightning: truetune.audit(model, loader, tokenizer, given=rows)"
