@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from truetune.render import traced
 from truetune.render.traced import Trace, Traced
+from truetune.render.traced_json import tojson
 
 TEXT = st.text(alphabet="ab \n<>/x{}é日😀\\\"'", max_size=12)
 SEPARATOR = st.sampled_from(["a", "ab", " ", "\n", "<", "é", "😀"])
@@ -84,7 +85,7 @@ def test_tojson(value: Any, ensure_ascii: bool) -> None:
             return {key: wrap(entry) for key, entry in item.items()}
         return [wrap(entry) for entry in item] if isinstance(item, list) else item
 
-    text = traced.tojson(wrap(value), ensure_ascii=ensure_ascii)
+    text = tojson(wrap(value), ensure_ascii=ensure_ascii)
     assert "".join(traced.parts(text)) == json.dumps(value, ensure_ascii=ensure_ascii)
 
 

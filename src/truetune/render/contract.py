@@ -8,22 +8,17 @@ template rewrites earlier turns, one rendering can't show every turn as it will 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.errors import TemplateError
 from truetune.render.plan import Mark, Plan, TurnPlan, leaf_path, plan
+from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, ends_in_unknown
 from truetune.render.template import LimitError, Parts, Template
-from truetune.render.template_protocol import PrefixRequest
 from truetune.render.traced import UNKNOWN, Node, Path, Trace, Traced
 from truetune.spec.run import RunSpec
 
-OWN = ("messages", "tools", "documents", "add_generation_prompt")
-"""What a template is always given."""
 REWRITTEN = "the template rewrites this turn once a later one follows"
 NO_PROMPT = "a conversation that begins with the assistant has no serving prompt"
 
@@ -39,9 +34,6 @@ MAX_RENDERED = 600_000
 """Messages that the template may be run over to judge the turns of one row. Each turn is judged by two renderings of
 all that stands before it; at the 5 to 25 us that published templates take for a message this is 3 to 15 s, for 547
 turns of a question and an answer."""
-MAX_RENDERED_TRACED = 60_000
-"""The same for renderings with provenance, which take 5 times as long. A long row needs them where the template
-rewrites its history, as Qwen3's does."""
 
 
 class Stops(NamedTuple):
@@ -71,7 +63,7 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
         trace.opaque = True
     _check_length(row, weights)
     judged = [index for index, weight in weights.items() if weight or not is_long]
-    shown = _Renderings(template, row, spec, trace, judged, is_long=is_long)
+    shown = PrefixRenderings(template, row, spec, trace, judged, is_long=is_long)
     whole = shown.text(len(row.messages))
     bos = template.special.get("bos_token")
     turns = []
@@ -109,126 +101,6 @@ def _check_length(row: Conversation, weights: dict[int, float]) -> None:
         )
 
 
-class _Text:
-    """What the template made of some messages."""
-
-    def __init__(self, parts: Parts, *, begins_whole: bool = False, goes_on: bool = False) -> None:
-        self.parts = parts
-        self.begins_whole = begins_whole
-        """Are its parts those with which the whole conversation begins, but for where the last one ends?"""
-        self.goes_on = goes_on
-        """Does it hold later messages too, since the template refuses to end before them?"""
-
-    @cached_property
-    def plain(self) -> str:
-        """The characters alone."""
-        return "".join(self.parts)
-
-    @cached_property
-    def starts(self) -> list[int]:
-        """The character at which each part begins, and the end."""
-        return [0, *accumulate(str.__len__(part) for part in self.parts)]
-
-    def mark(self, position: int) -> Mark:
-        """The mark before a character."""
-        if position >= self.starts[-1]:
-            return Mark(len(self.parts), 0)
-        piece = bisect_right(self.starts, position) - 1
-        return Mark(piece, position - self.starts[piece])
-
-    def position(self, mark: Mark) -> int:
-        """The character that a mark stands before."""
-        return self.starts[mark.piece] + mark.offset
-
-    def until(self, end: Mark) -> Parts:
-        """The parts before a mark."""
-        if not end.offset:
-            return self.parts[: end.piece]
-        return (*self.parts[: end.piece], self.parts[end.piece][: end.offset])
-
-
-class _Renderings:
-    """What the template makes of the first n messages, each rendered once."""
-
-    def __init__(
-        self, template: Template, row: Conversation, spec: RunSpec, trace: Trace, turns: list[int], *, is_long: bool
-    ) -> None:
-        """`turns` are the assistant turns to be judged. Of a long row only the whole is rendered with provenance, and
-        the others where they part from it."""
-        self.template = template
-        self.inputs = template.inputs(row.messages, row.tools, row.documents)
-        self.variables = {**spec.template_kwargs, **row.template_kwargs}
-        for name in self.variables:
-            if name in OWN or name in template.special:
-                raise TemplateError(f"a variable for the template must not be called {name}, which it has already")
-        self.trace = trace
-        self.is_long = is_long
-        self.rendered_traced = 0
-        self.count = len(row.messages)
-        self._texts: dict[int, _Text] = {}
-        self._results: dict[tuple[int, bool], Parts | TemplateError] = {}
-        # All of them at once: each request to the template process costs as much as rendering some turns.
-        wanted = {(self.count, False): True}
-        for index in turns:
-            wanted.setdefault((index + 1, False), not is_long)
-            if index:
-                wanted.setdefault((index, True), not is_long)
-        self._request([PrefixRequest(count, prompt, traced) for (count, prompt), traced in wanted.items()])
-
-    def text(self, count: int) -> _Text:
-        """Of the first `count` messages."""
-        if count not in self._texts:
-            parts = self._run(count, False)
-            if self.is_long and _is_unknown(parts):
-                parts = self._run_traced(count)
-            self._texts[count] = _Text(parts, begins_whole=count == self.count)
-        return self._texts[count]
-
-    def through(self, index: int) -> _Text:
-        """The text up to a turn; the whole where the template refuses to end there."""
-        try:
-            return self.text(index + 1)
-        except LimitError:
-            raise
-        except TemplateError:
-            whole = self.text(self.count)
-            return _Text(whole.parts, begins_whole=True, goes_on=True)
-
-    def prompt(self, count: int) -> Parts:
-        """The serving prompt of what follows the first `count` messages."""
-        return self._run(count, True)
-
-    def _run(self, count: int, generation_prompt: bool) -> Parts:
-        if (count, generation_prompt) not in self._results:
-            self._request([PrefixRequest(count, generation_prompt, True)])
-        result = self._results[count, generation_prompt]
-        if isinstance(result, TemplateError):
-            raise result
-        return result
-
-    def _run_traced(self, count: int) -> Parts:
-        """Raises TemplateError where a long row needs too many of these."""
-        self.rendered_traced += count
-        if self.rendered_traced > MAX_RENDERED_TRACED:
-            raise LimitError(
-                f"the conversation has {self.count:,} messages, and the template rewrites those before each turn: more "
-                f"than {MAX_RENDERED_TRACED:,} messages would be rendered to judge its turns; "
-                "share it out over several rows"
-            )
-        self._request([PrefixRequest(count, False, True)])
-        return self._run(count, False)
-
-    def _request(self, renderings: list[PrefixRequest]) -> None:
-        results = self.template.run_all(self.inputs, self.trace, renderings, self.variables)
-        for rendering, result in zip(renderings, results, strict=True):
-            self._results[rendering.messages, rendering.generation_prompt] = result
-
-
-def _is_unknown(parts: Parts) -> bool:
-    """Does it end in text that was rendered without provenance?"""
-    return bool(parts) and isinstance(parts[-1], Traced) and leaf_path(parts[-1].node) == UNKNOWN
-
-
 def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     """The weight of each assistant turn, 0 where it is not to be learned."""
     turns = [i for i, message in enumerate(row.messages) if message.get("role") == "assistant"]
@@ -243,14 +115,14 @@ def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     }
 
 
-def _turn(shown: _Renderings, index: int, own: _Text, weight: float, stops: Stops) -> TurnPlan:
+def _turn(shown: PrefixRenderings, index: int, own: RenderedText, weight: float, stops: Stops) -> TurnPlan:
     """Where a turn begins and ends in its own rendering."""
     start, skew = _start(shown, index, own)
     if start is None:
         return TurnPlan(index, None, None, None, skew, 0.0)
     closing = _closing(own, index, start)
     found = _stop(own.parts, closing, stops)
-    if found is None and closing.piece and _is_unknown(own.parts[: closing.piece]):
+    if found is None and closing.piece and ends_in_unknown(own.parts[: closing.piece]):
         found = _stop_in_unknown(own, start, stops)
     if found is None:
         return TurnPlan(index, start, None, closing, skew, weight)
@@ -258,7 +130,7 @@ def _turn(shown: _Renderings, index: int, own: _Text, weight: float, stops: Stop
     return TurnPlan(index, start, stop, stop._replace(offset=stop.offset + length), skew, weight)
 
 
-def _start(shown: _Renderings, index: int, own: _Text) -> tuple[Mark | None, str | None]:
+def _start(shown: PrefixRenderings, index: int, own: RenderedText) -> tuple[Mark | None, str | None]:
     """Where the model begins to speak, and why the serving prompt does not end there.
 
     That is the end of the serving prompt. Where the rendering does not begin with that prompt, but with the messages
@@ -294,7 +166,7 @@ def _start(shown: _Renderings, index: int, own: _Text) -> tuple[Mark | None, str
     return start, skew if start is not None else f"{skew}; {UNPLACED}"
 
 
-def _resumed(prompt: Parts, before: _Text | None, own: _Text, index: int, trace: Trace) -> Mark | None:
+def _resumed(prompt: Parts, before: RenderedText | None, own: RenderedText, index: int, trace: Trace) -> Mark | None:
     """The end of the serving prompt, where only what stands further back in it is written otherwise in the text.
 
     gpt-oss drops the analysis before a tool call once the final answer is there. What ends the prompt (all behind its
@@ -320,16 +192,16 @@ def _resumed(prompt: Parts, before: _Text | None, own: _Text, index: int, trace:
     return mark if _first_field(own, index, mark, trace) is not None else None
 
 
-def _added(prompt: Parts, before: _Text, trace: Trace) -> str:
+def _added(prompt: Parts, before: RenderedText, trace: Trace) -> str:
     """The literal text that `add_generation_prompt` adds; empty where it does something else."""
-    text = _Text(prompt)
+    text = RenderedText(prompt)
     end = prefix(before.parts, text, trace)
     if end is None or end.piece != len(prompt) - 1 or isinstance(prompt[-1], Traced):
         return ""
     return prompt[-1][end.offset :]
 
 
-def _first_field(own: _Text, index: int, edge: Mark, trace: Trace) -> Mark | None:
+def _first_field(own: RenderedText, index: int, edge: Mark, trace: Trace) -> Mark | None:
     """The first field of a message behind a mark, where each of the message's characters stands in the text once.
 
     None where one may stand there more often, for then the first need not be what the model says; and where there is
@@ -414,7 +286,7 @@ def _extents(part: Traced) -> dict[Path, tuple[float, float]]:
     return found
 
 
-def _closing(own: _Text, index: int, start: Mark) -> Mark:
+def _closing(own: RenderedText, index: int, start: Mark) -> Mark:
     """The mark behind the last field of a turn, before any field of another message."""
     closing = start
     for number in range(start.piece, len(own.parts)):
@@ -451,7 +323,7 @@ def _stop(own: Parts, closing: Mark, stops: Stops) -> tuple[Mark, int] | None:
     return (Mark(closing.piece, found[-1].start()), len(found[-1][0])) if found else None
 
 
-def _stop_in_unknown(own: _Text, start: Mark, stops: Stops) -> tuple[Mark, int] | None:
+def _stop_in_unknown(own: RenderedText, start: Mark, stops: Stops) -> tuple[Mark, int] | None:
     """The first stop token behind the beginning of a turn, where template text and fields can't be told apart."""
     places = [(at, token) for token in stops.known if (at := own.plain.find(token, own.position(start))) >= 0]
     if not places:
@@ -460,7 +332,7 @@ def _stop_in_unknown(own: _Text, start: Mark, stops: Stops) -> tuple[Mark, int] 
     return own.mark(at), len(token)
 
 
-def _agrees(turn: TurnPlan, own: _Text, whole: _Text, trace: Trace) -> bool:
+def _agrees(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> bool:
     """Does the whole conversation begin with this turn as it is served?"""
     if turn.end is None or own.begins_whole:
         return True
@@ -472,7 +344,7 @@ def _rewritten(turn: TurnPlan) -> TurnPlan:
     return TurnPlan(turn.message, None, None, None, turn.skew or REWRITTEN if turn.weight else turn.skew, 0.0)
 
 
-def _moved(turn: TurnPlan, own: _Text, whole: _Text, trace: Trace) -> TurnPlan:
+def _moved(turn: TurnPlan, own: RenderedText, whole: RenderedText, trace: Trace) -> TurnPlan:
     """The turn with its marks in the whole conversation, whose parts may be cut otherwise."""
     if turn.end is None or own.begins_whole:
         return turn
@@ -497,7 +369,7 @@ def _same(one: str, other: str) -> bool:
     return leaf_path(one.node) != UNKNOWN or one.plain == other.plain
 
 
-def prefix(head: Parts, text: _Text, trace: Trace) -> Mark | None:
+def prefix(head: Parts, text: RenderedText, trace: Trace) -> Mark | None:
     """The mark in `text` at which `head` ends, None where text does not begin with head.
 
     Sets `trace.opaque` where that depends on more of the fields than how they begin.
@@ -533,6 +405,6 @@ def _part_ways(one: Parts, other: Parts) -> bool:
     return bool(literal) and not field.startswith(literal[0])
 
 
-def _by_position(head: str, text: _Text, trace: Trace) -> Mark | None:
+def _by_position(head: str, text: RenderedText, trace: Trace) -> Mark | None:
     trace.opaque = True
     return text.mark(len(head)) if text.plain.startswith(head) else None

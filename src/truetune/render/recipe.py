@@ -13,7 +13,8 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.render.plan import Plan
-from truetune.render.traced import MAPPINGS, QUESTIONS, STRUCTURE_KEYS, Node, Path, Trace, json_body
+from truetune.render.traced import MAPPINGS, QUESTIONS, STRUCTURE_KEYS, Node, Path, Trace
+from truetune.render.traced_json import json_body
 
 Step = tuple[Callable[..., Any], int, tuple[Any, ...]]
 

@@ -26,6 +26,7 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 
 from truetune.render import traced
+from truetune.render.plain_values import SCALARS, is_comparable, is_container, is_plain
 from truetune.render.template_environment import (
     GenerationTag,
     TemplateDict,
@@ -34,6 +35,7 @@ from truetune.render.template_environment import (
     raise_exception,
 )
 from truetune.render.traced import Trace, Traced
+from truetune.render.traced_json import tojson
 
 ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Break, nodes.Continue),
@@ -93,7 +95,6 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "gt": lambda left, right: left > right,
     "gteq": lambda left, right: left >= right,
 }
-SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class TracedCodeGenerator(CodeGenerator):
@@ -150,7 +151,7 @@ class TracedEnvironment(TemplateEnvironment):
         self.lost_provenance = False
         """Something was made of fields that could hold their text without its provenance (bytes, say)."""
         self.has_unknown_nodes = False
-        own_filters = {"tojson": traced.tojson, "join": self._join, "safe": _keep, "string": self.to_text}
+        own_filters = {"tojson": tojson, "join": self._join, "safe": _keep, "string": self.to_text}
         for name, filter in {**self.filters, **own_filters}.items():
             self.filters[name] = self._traced_filter(name, filter)
         own_tests: dict[str, Callable[..., Any]] = {"sequence": _is_sequence, "iterable": _is_iterable}
@@ -250,13 +251,13 @@ class TracedEnvironment(TemplateEnvironment):
         if operator == "notin":
             return not self._contains(right, left)
         operation = COMPARE[operator]
-        if isinstance(left, Traced) and _is_comparable(right):
+        if isinstance(left, Traced) and is_comparable(right):
             return operation(left, right)
-        if isinstance(right, Traced) and _is_comparable(left):
+        if isinstance(right, Traced) and is_comparable(left):
             return operation(left, right)
         if operator in ("eq", "ne") and left is right and isinstance(left, list | dict):
             return operator == "eq"  # one and the same part of the conversation, whatever it holds
-        if operator in ("eq", "ne") and (_is_container(left) and _is_comparable(right)):
+        if operator in ("eq", "ne") and (is_container(left) and is_comparable(right)):
             return operator == "ne"  # a list is no text, whatever it holds
         return self._untraced(operation, (left, right), {})
 
@@ -406,26 +407,6 @@ class TracedEnvironment(TemplateEnvironment):
         if environment_args:
             apply.jinja_pass_arg = test.jinja_pass_arg  # type: ignore[attr-defined]
         return apply
-
-
-def is_plain(value: Any) -> bool:
-    """Is it proved to hold no field? True for scalars and for containers of nothing else."""
-    if type(value) in SCALARS:
-        return True
-    if isinstance(value, list | tuple):
-        return all(is_plain(item) for item in value)
-    if isinstance(value, dict):
-        return all(is_plain(key) and is_plain(item) for key, item in value.items())
-    return isinstance(value, Undefined | range)
-
-
-def _is_comparable(value: Any) -> bool:
-    """Is it plain text, whose comparison `Traced` notes, or a scalar, which no text equals or orders with?"""
-    return type(value) in SCALARS or isinstance(value, Undefined)
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, list | tuple | dict)
 
 
 def _fill_percent_s(template: str, values: Any) -> str | None:

@@ -44,7 +44,7 @@ from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.render.traced import json_body
+from truetune.render.traced_json import json_body
 
 
 class ToolArgumentsDoubleEncoded(DataRule):
