@@ -20,7 +20,7 @@ class AuditCallback(TrainerCallback):
     `given`, `batches`, `laws` and the other settings are those of `truetune.audit`. With `on_error="stop"` it raises a
     TruetuneError where a process has findings at or above `fail_on`; every process of the run raises it then.
     `report` is the AuditReport of this process afterwards; None where the audit failed, which is one line on stderr:
-    the run goes on.
+    the run continues.
     """
 
     def __init__(self, *, on_error: Literal["stop", "warn"] = "stop", **settings: Any) -> None:
@@ -41,7 +41,7 @@ class AuditCallback(TrainerCallback):
             raise
         except Exception as error:
             # A failure of ours must not end the user's run. The other processes are still waited for below.
-            print(f"truetune: not judged: {describe(error)}; the run goes on", file=sys.stderr)
+            print(f"truetune: not judged: {describe(error)}; the run continues", file=sys.stderr)
         if self.on_error == "stop" and _anywhere(failed, args.device):
             raise TruetuneError("the audit stopped the run: its findings stand above, or with another process's")
 

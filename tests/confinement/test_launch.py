@@ -57,7 +57,7 @@ def means(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if name != "landlock" and not has_namespaces():
         pytest.skip("no namespaces here")
-    if name == "landlock" and (landlock.version() < 6 or not seccomp.known()):
+    if name == "landlock" and (landlock.version() < 6 or not seccomp.knows_machine()):
         pytest.skip("this kernel's Landlock is older")
     return name
 

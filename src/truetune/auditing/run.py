@@ -56,7 +56,7 @@ class _Losses:
         with self._lock:
             if not self.first:
                 self.first = reason
-                self.complain(f"not judged: {reason}; the run goes on")
+                self.complain(f"not judged: {reason}; the run continues")
 
     def watch(self) -> None:
         """Look for reasons that processes of the run have left (`truetune.probe.boundary.note_loss`)."""

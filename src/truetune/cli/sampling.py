@@ -108,5 +108,5 @@ def _asked(
             return follow(watch or "", once=once, looks=looks, say=speaker(quiet=quiet),
                           progress=progress, **given, **settings)  # fmt: skip
         except KeyboardInterrupt:
-            say("interrupted: the same command goes on, and asks nothing twice; --once shows what is there")
+            say("interrupted: the same command resumes, and asks nothing twice; --once shows what is there")
             raise

@@ -234,7 +234,7 @@ def _with_landlock(guard: Guard, asked: argparse.Namespace) -> Guard:
     ports = None if guard.own_network else _group_ports(asked.command)
     held = landlock.confine(guard.writable, connect_ports=ports, bind_ports=None if ports != () else ())
     guard = replace(guard, landlock=held.version, signals=held.scoped, tcp=guard.tcp or held.tcp)
-    if guard.own_network or not seccomp.known():
+    if guard.own_network or not seccomp.knows_machine():
         return guard
     seccomp.restrict(tcp=held.tcp)
     return replace(guard, tcp=True, datagrams=True, modes=True)

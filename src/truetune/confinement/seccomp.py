@@ -75,7 +75,7 @@ class SeccompError(OSError):
     """The filter can't be set up."""
 
 
-def known() -> bool:
+def knows_machine() -> bool:
     """Are this machine's numbers known?"""
     return platform.machine() in MACHINES
 

@@ -177,7 +177,7 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
         then = "make room there" if room else "make it writable"
         raise UsageError(
             f"{error.filename}: can't be written: {error.strerror}; {then}, or name another folder with -o. "
-            "The same command goes on where this one ended"
+            "The same command resumes where this one ended"
         ) from error
 
 

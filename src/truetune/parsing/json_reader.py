@@ -58,7 +58,7 @@ def parse_json(
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
     if unique_keys and (key := duplicate_key(text)) is not None:
-        raise InputLimitError(f"the key {_shown(key)} stands twice in one object")
+        raise InputLimitError(f"the key {_quote_key(key)} stands twice in one object")
     return _without_surrogates(value, text, surrogates)
 
 
@@ -226,5 +226,5 @@ def _replaced(value: Any) -> Any:
     return [_replaced(item) for item in value] if isinstance(value, list) else value
 
 
-def _shown(key: str) -> str:
+def _quote_key(key: str) -> str:
     return repr(key if len(key) <= 60 else f"{key[:60]}...")

@@ -16,7 +16,7 @@ VERDICT_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds after which a part of the audit is abandoned, and the run goes on."""
+    """Seconds after which a part of the audit is abandoned, and the run continues."""
 
     step: float
     """For what takes milliseconds: noting a data set, finding the trainer"""
@@ -31,5 +31,5 @@ class Limits:
 
     @property
     def whole(self) -> float:
-        """From the beginning of an audit to the last moment at which the run goes on."""
+        """From the beginning of an audit to the last moment at which the run continues."""
         return self.audit + self.verdict + 2 * self.step

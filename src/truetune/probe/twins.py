@@ -179,7 +179,7 @@ def _not_followed() -> Iterator[None]:
 
 
 def _forget(reason: str) -> None:
-    """A canary that could not be followed is lost, which its report says; the program goes on."""
+    """A canary that could not be followed is lost, which its report says; the program continues."""
 
 
 def _planted(dataset: Any) -> Twin | None:

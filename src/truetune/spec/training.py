@@ -153,7 +153,7 @@ class Training(_Part):
     greater_is_better: bool | None = None
     """Whether that metric should rise."""
     resume_from_checkpoint: str | bool | None = None
-    """The checkpoint that the run goes on from; true: the last one."""
+    """The checkpoint that the run continues from; true: the last one."""
     output_dir: str | None = None
     """The folder of the run's record, checkpoints and weights."""
     val_size: float | None = None

@@ -145,7 +145,7 @@ def _check_way(folder: Path, run: Mapping[str, Any], found: Path | None) -> None
     if stranger is None and found is not None and (fault := fault_of(found)) is not None:
         stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
-        raise refuse(stranger, "nothing was changed: restore it or move it elsewhere, and the same command goes on; or "
+        raise refuse(stranger, "nothing was changed: restore it or move it elsewhere, and the same command resumes; or "
                                f"{ELSEWHERE}")  # fmt: skip
 
 

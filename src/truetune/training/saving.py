@@ -91,7 +91,7 @@ class Saving(TrainerCallback):
             raise explained or error from None
         if self._asked():
             self.record.ended("interrupted")
-            message = f"stopped after step {self.trainer.state.global_step:,}: the same command goes on from there"
+            message = f"stopped after step {self.trainer.state.global_step:,}: the same command resumes from there"
             self.say(message)
             raise Stopped(self.signal or signal.SIGTERM, message)
 
@@ -188,7 +188,7 @@ class Saving(TrainerCallback):
         """What to say where a checkpoint could not be written."""
         whole = [path.name for path in checkpoints(self.record.folder) if (path / WHOLE).is_file()]
         free = shutil.disk_usage(self.record.folder).free
-        then = f"{whole[-1]} is whole, and the same command goes on from it" if whole else "there is no earlier one"
+        then = f"{whole[-1]} is whole, and the same command resumes from it" if whole else "there is no earlier one"
         return UsageError(f"{folder}: the checkpoint could not be written: {error} ({free:,} bytes are free); {then}")
 
 
@@ -233,7 +233,7 @@ def save(trainer: Any, record: Record, *, loss: float | None, seconds: float) ->
         record.ended("failed")
         free = shutil.disk_usage(record.folder).free
         raise UsageError(f"{record.folder}: the weights could not be written: {error} ({free:,} bytes are free); "
-                         "the same command goes on from the last checkpoint") from error  # fmt: skip
+                         "the same command resumes from the last checkpoint") from error  # fmt: skip
     PartialState().wait_for_everyone()
     record.end(trainer.state, seconds=seconds, loss=loss)
 

@@ -37,7 +37,7 @@ from truetune.checkpoint.run_record import RUN, WHOLE, fault_of, step_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
 
-REMEDY = "start the same command again: the run goes on from its last whole checkpoint"
+REMEDY = "start the same command again: the run continues from its last whole checkpoint"
 
 
 class CheckpointNotWhole(CheckpointRule):

@@ -27,7 +27,7 @@ def of_a_start(trial: Trial) -> None:
     if trial.kind not in ("dpo", "kto") or trial.trainer is None:
         raise Untested("the trainer has no reference model")
     if getattr(getattr(trial.trainer, "state", None), "global_step", 0):
-        raise Untested("the run goes on from a later step")
+        raise Untested("the run continues from a later step")
     if getattr(trial.trainer, "reference_free", False):
         raise Untested("the loss is free of a reference")
 

@@ -154,7 +154,7 @@ class Watcher(TrainerCallback):
         """What a look consists of, by what a look and the run will take; None where the model can't be run so."""
         try:
             took: Any = probe(self.speech, model, self.prompts)
-        except Exception as error:  # of a model that can't generate: the run goes on without being watched
+        except Exception as error:  # of a model that can't generate: the run continues without being watched
             took = f"{type(error).__name__}: {error}"
         failed = [one for one in gathered(took) if isinstance(one, str)]
         if failed:
@@ -178,7 +178,7 @@ class Watcher(TrainerCallback):
         mine = self.prompts if together else self.prompts[rank() :: world()]
         try:
             said: Any = self.speech.ask(model, mine, self.limit, started + LONGEST)
-        except Exception as error:  # of a device without room for it: the run goes on
+        except Exception as error:  # of a device without room for it: the run continues
             said = f"{type(error).__name__}: {error}"
         everyones = gathered(said)
         failed = [one for one in everyones if isinstance(one, str)]
@@ -206,7 +206,7 @@ class Watcher(TrainerCallback):
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
         try:
             store.save(look, self.limit, self.folder)
-        except UsageError as error:  # a file of the user's stands there: it stays, and the run goes on
+        except UsageError as error:  # a file of the user's stands there: it stays, and the run continues
             self._note(f"the answers of step {state.global_step:,} are not kept: {error}")
         for refused in track(look, self._callbacks, args, state, control, model):
             self._note(f"a tracker did not take the samples: {refused}")
