@@ -88,7 +88,7 @@ def restrict(*, tcp: bool = True) -> None:
 
     Raises SeccompError where the kernel refuses, or the machine's numbers are not known.
     """
-    if not known():
+    if not knows_machine():
         raise SeccompError(errno.EOPNOTSUPP, f"the system calls of {platform.machine()} are not known")
     program = build_filter(MACHINES[platform.machine()], tcp)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
