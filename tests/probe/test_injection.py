@@ -38,13 +38,13 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
 def test_a_healthy_hook_judges_and_changes_nothing(subjects: Injector) -> None:
     for in_place in (False, True):
         outcome = subjects.inject(None, "none", ("loss-alive", "padding-invariance"), in_place=in_place)
-        assert (outcome.seen, outcome.told, outcome.judged) == (subjects.alone, (), True)
+        assert (outcome.seen, outcome.told, outcome.judged) == (subjects.alone["plain"], (), True)
 
 
 @pytest.mark.parametrize(("function", "fault"), SAMPLE, ids=lambda item: item if isinstance(item, str) else item.name)
 def test_a_fault_changes_nothing(function: Function, fault: str, subjects: Injector) -> None:
     outcome = subjects.inject(function, fault, laws_for(function))
-    assert outcome.seen == subjects.alone
+    assert outcome.seen == subjects.alone["plain"]
     assert len(outcome.told) <= 1
 
 
@@ -52,7 +52,7 @@ def test_a_fault_in_the_process_itself_changes_nothing(subjects: Injector) -> No
     """Where a device is in use the audit can't be made in a copy."""
     for fault in ("raise", "hang"):
         outcome = subjects.inject(next(f for f in OWN if f.name == "trial_of"), fault, ("loss-alive",), in_place=True)
-        assert (outcome.seen, outcome.reached, len(outcome.told)) == (subjects.alone, True, 1)
+        assert (outcome.seen, outcome.reached, len(outcome.told)) == (subjects.alone["plain"], True, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

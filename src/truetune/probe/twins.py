@@ -144,11 +144,15 @@ def _followed(method: Any, *, mirrored: bool) -> Any:
 
     @functools.wraps(method)
     def call(dataset: Any, *args: Any, **settings: Any) -> Any:
+        global _inside
         if _inside:
             return method(dataset, *args, **settings)
         twin = contain(_planted, dataset, on_failure=_forget)
-        with _not_followed():
+        _inside = True  # as `_not_followed`, without a function of ours around the program's call
+        try:
             result = method(dataset, *args, **settings)
+        finally:
+            _inside = False
         if twin is not None:
             contain(_follow, method, signature, result, twin, args, settings, mirrored, on_failure=_forget)
         return result

@@ -10,15 +10,16 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.probe.injection.functions import FAULTS, Function, functions
-from tests.probe.injection.table import Injector, Outcome, laws_for
+from tests.probe.injection.table import Injector, Outcome, follows_canary, kind_for, laws_for
 
 TABLE = Path(__file__).with_name("table.md")
-SERVERS = 3
+SERVERS = 2
 IN_OWN = tuple((fault, False) for fault in FAULTS if fault != "spin")
 IN_OTHERS = (("raise", False), ("hang", False), ("raise", True), ("hang", True))
 """(fault, in place?): the hook's own modules run in the user's process in any case, the others in a copy if possible"""
 OWN = ("sitecustomize", "truetune.probe.hook", "truetune.probe.session", "truetune.probe.forked",
-       "truetune.probe.trainers", "truetune.probe.limits", "truetune.probe.boundary")  # fmt: skip
+       "truetune.probe.trainers", "truetune.probe.limits", "truetune.probe.boundary",
+       "truetune.probe.twins")  # fmt: skip
 HEAD = """# What becomes of a run whose hook fails
 
 Written by `python -m tests.probe.injection --write`. Each function that can run in the user's process, with each fault:
@@ -30,36 +31,49 @@ Written by `python -m tests.probe.injection --write`. Each function that can run
 def main() -> int:
     word = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     wanted = [f for f in functions() if word in f"{f.module}.{f.name}"]
-    jobs = [(f, *fault) for f in wanted for fault in (IN_OWN if f.module in OWN else IN_OTHERS)]
-    jobs.sort(key=lambda job: job[0].module not in OWN)
+    wanted.sort(key=lambda function: function.module not in OWN)
     free: SimpleQueue[Injector] = SimpleQueue()
     injectors = [Injector(Path(tempfile.mkdtemp(prefix="injection-"))) for _ in range(SERVERS)]
     for injector in injectors:
         free.put(injector)
 
-    def one(job: tuple[Function, str, bool]) -> Outcome:
-        function, fault, in_place = job
+    def all_faults(function: Function) -> list[Outcome]:
         injector = free.get()
         try:
-            return injector.inject(function, fault, laws_for(function), in_place=in_place)
+            return [*inject_all(injector, function)]
         finally:
             free.put(injector)
 
     found: list[Outcome] = []
     with ThreadPoolExecutor(SERVERS) as pool:
-        for outcome in pool.map(one, jobs):
-            found.append(outcome)
-            function = outcome.function
-            assert function is not None
-            print(f"{len(found)}/{len(jobs)}", function.module, function.name, outcome.fault, word_of(outcome),
-                  *outcome.told, "boundary" if function.is_boundary else "", flush=True)  # fmt: skip
-            if not outcome.same:
-                print(outcome.seen, flush=True)
+        for number, outcomes in enumerate(pool.map(all_faults, wanted), 1):
+            found += outcomes
+            for outcome in outcomes:
+                tell(f"{number}/{len(wanted)}", outcome)
     for injector in injectors:
         injector.close()
     if "--write" in sys.argv:
         TABLE.write_text("\n".join([HEAD, *lines(found)]) + "\n")
     return sum(not outcome.same for outcome in found if outcome.function and not outcome.function.is_boundary)
+
+
+def inject_all(injector: Injector, function: Function) -> Iterator[Outcome]:
+    """Each fault that suits a function; only the first where that is not reached, for then none is."""
+    for fault, in_place in IN_OWN if function.module in OWN else IN_OTHERS:
+        outcome = injector.inject(function, fault, laws_for(function), in_place=in_place, kind=kind_for(function),
+                                  canary=follows_canary(function))  # fmt: skip
+        yield outcome
+        if not outcome.reached:
+            return
+
+
+def tell(number: str, outcome: Outcome) -> None:
+    """Print what became of one fault."""
+    assert outcome.function is not None
+    print(number, outcome.function.module, outcome.function.name, outcome.fault, word_of(outcome), *outcome.told,
+          "boundary" if outcome.function.is_boundary else "", flush=True)  # fmt: skip
+    if not outcome.same:
+        print(outcome.seen, flush=True)
 
 
 def word_of(outcome: Outcome) -> str:

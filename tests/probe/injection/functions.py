@@ -25,6 +25,9 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "hand_on"),
     ("truetune.probe.hook", "patch.on_train_begin"),
     ("truetune.probe.trainers", "NewTrainer.__call__"),
+    ("truetune.probe.twins", "_around.call"),
+    ("truetune.probe.twins", "_followed.call"),
+    ("truetune.probe.twins", "_joined.call"),
 })  # fmt: skip
 """What the user's program calls: each consists of a call of `contain`, and of what it wraps, or loads `contain`"""
 BOUNDARY = "truetune.probe.boundary"

@@ -6,6 +6,7 @@ nothing of truetune), and answered with its exit code.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import importlib.abc
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import datasets
 import torch
 import transformers
 from transformers import (
@@ -124,6 +126,41 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def arguments(kind: type[TrainingArguments], **more: Any) -> Any:
+    """Of two steps of two batches each."""
+    return kind(os.environ["OUT"], report_to="none", use_cpu=True, bf16=False, disable_tqdm=True, max_steps=2,
+                per_device_train_batch_size=2, gradient_accumulation_steps=2, logging_steps=1, save_strategy="no",
+                **more)  # fmt: skip
+
+
+def sft_trainer(model: Any, tokenizer: Any, kind: str) -> Any:
+    """A trainer of transformers, given rows of ids; `mapped`: a data set that the program itself has prepared."""
+    texts = [f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(8)]
+
+    def encode(row: dict[str, str]) -> dict[str, list[int]]:
+        ids = tokenizer(row["text"])["input_ids"]
+        return {"input_ids": ids, "labels": [-100] * 5 + ids[5:]}
+
+    rows: Any = [encode({"text": text}) for text in texts]
+    if kind == "mapped":
+        named = datasets.Dataset.from_dict({"story": texts}).rename_column("story", "text").shuffle(seed=0)
+        mapped = named.map(encode, remove_columns=["text"])
+        rows = datasets.concatenate_datasets([mapped, mapped.select(range(2))])
+    collate = DataCollatorForSeq2Seq(tokenizer, model)
+    made = KINDS.get(kind, Trainer)
+    return made(model, arguments(TrainingArguments), collate, rows, processing_class=tokenizer, callbacks=[Noisy()])
+
+
+def dpo_trainer(model: Any, tokenizer: Any) -> Any:
+    """A trainer of TRL, given pairs of answers."""
+    from trl import DPOConfig, DPOTrainer
+
+    pairs = [{"prompt": f"How many pears are in box {i}?", "chosen": f" There are {i + 3}.", "rejected": " Who knows?"}
+             for i in range(8)]  # fmt: skip
+    return DPOTrainer(model, copy.deepcopy(model), arguments(DPOConfig), processing_class=tokenizer,
+                      train_dataset=datasets.Dataset.from_list(pairs), callbacks=[Noisy()])  # fmt: skip
+
+
 def train(tokenizer: Any, kind: str) -> None:
     """Some steps; whatever a hook could disturb is printed."""
     torch.manual_seed(0)
@@ -131,18 +168,7 @@ def train(tokenizer: Any, kind: str) -> None:
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, attention_dropout=0.1,
     ))  # fmt: skip
-    texts = [f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(8)]
-    rows = [{"input_ids": ids, "labels": [-100] * 5 + ids[5:]} for ids in (tokenizer(t)["input_ids"] for t in texts)]
-    trainer = KINDS[kind](
-        model,
-        TrainingArguments(os.environ["OUT"], report_to="none", use_cpu=True, bf16=False, disable_tqdm=True, max_steps=2,
-                          per_device_train_batch_size=2, gradient_accumulation_steps=2, logging_steps=1,
-                          save_strategy="no"),
-        DataCollatorForSeq2Seq(tokenizer, model),
-        rows,
-        processing_class=tokenizer,
-        callbacks=[Noisy()],
-    )  # fmt: skip
+    trainer = dpo_trainer(model, tokenizer) if kind == "preferences" else sft_trainer(model, tokenizer, kind)
     trainer.train()
     weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
     log = [{key: value for key, value in line.items() if key not in TIMES} for line in trainer.state.log_history]
@@ -163,12 +189,12 @@ def begin(order: dict[str, Any]) -> None:
     os.environ["TRUETUNE_ORDERS"] = json.dumps(order["orders"])
     sys.path.insert(0, HOOKED)
     sys.modules.pop("sitecustomize", None)
-    sys.meta_path.insert(0, Anew("transformers", "transformers.trainer"))
+    sys.meta_path.insert(0, Anew("datasets", "transformers", "transformers.trainer"))
     if order["function"] is not None:
         sys.meta_path.insert(0, Faulty(Function(*order["function"]), order["fault"], order["reached"]))
     site.execsitecustomize()
-    __import__("transformers")
-    __import__("transformers.trainer")
+    for name in ("datasets", "transformers", "transformers.trainer"):
+        __import__(name)
 
 
 def live(order: dict[str, Any], tokenizer: Any) -> int:
@@ -206,6 +232,7 @@ def wait_for(child: int) -> int:
 def serve() -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+    datasets.disable_progress_bars()
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     for line in sys.stdin:
         child = os.fork()

@@ -20,9 +20,14 @@ from truetune.demo import TOKENIZER
 from truetune.probe.record import Record
 
 TIMES = re.compile(r"('train_(?:runtime|samples_per_second|steps_per_second)':) '[^']*'")
+TRAINED = 3
+"""The exit code of a subject that was trained"""
 SECONDS = 2.0
 """The clock of an audit in which a fault hangs, and of the parent's verdict"""
 HEALTHY_SECONDS = 60.0
+CANARY = ("truetune.probe.canary", "truetune.probe.marks", "truetune.probe.twins")
+PREFERENCES = tuple(f"truetune.probe.laws.{name}" for name in (
+    "preferences", "dpo_start", "precomputed_reference", "reference_dropout", "reference_still"))  # fmt: skip
 
 
 class Seen(NamedTuple):
@@ -57,11 +62,15 @@ class Injector:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env=environment(),
         )  # fmt: skip
-        self.alone = self.live_alone()
+        self.alone: dict[str, Seen] = {}
+        self.live_alone("plain")
 
-    def live_alone(self, kind: str = "plain") -> Seen:
+    def live_alone(self, kind: str) -> Seen:
         """A run without the hook."""
-        return self._live(None, None, "", "", kind)
+        self.alone[kind] = self._live(None, None, "", "", kind)
+        if self.alone[kind].code != TRAINED:
+            raise RuntimeError(f"the run alone fails: {self.alone[kind]}")
+        return self.alone[kind]
 
     def close(self) -> None:
         assert self.server.stdin is not None
@@ -76,9 +85,13 @@ class Injector:
         *,
         in_place: bool = False,
         kind: str = "plain",
+        canary: bool = False,
     ) -> Outcome:
-        """A run with the hook, in which this function has this fault. With `in_place` the audit is made in the process
-        itself, as where a device is in use, not in a forked copy."""
+        """A run with the hook, in which this function has this fault.
+
+        With `in_place` the audit is made in the process itself, as where a device is in use, not in a forked copy.
+        `kind` is the trainer's (`subject.KINDS`); with `canary` a marked row is followed.
+        """
         told: list[str] = []
         judged: list[bool] = []
 
@@ -89,12 +102,12 @@ class Injector:
         reached = self.folder / "reached"
         reached.unlink(missing_ok=True)
         seconds = SECONDS if fault in ("hang", "spin") else HEALTHY_SECONDS
-        orders = {"mode": "audit", "batches": 2, "laws": list(laws), "canary": False, "seconds": seconds,
+        orders = {"mode": "audit", "batches": 2, "laws": list(laws), "canary": canary, "seconds": seconds,
                   "verdict_seconds": seconds, "in_place": in_place}  # fmt: skip
         with hooked(orders, judge, told.append) as session:
             seen = self._live(session.orders, function, fault, str(reached), kind)
         name = f"{fault}, in place" if in_place else fault
-        alone = self.alone if kind == "plain" else self.live_alone(kind)
+        alone = self.alone[kind] if kind in self.alone else self.live_alone(kind)
         same = seen == alone and len(told) <= 1
         return Outcome(function, name, reached.exists(), tuple(told), bool(judged), same, seen)
 
@@ -120,6 +133,18 @@ def injector(folder: Path) -> Iterator[Injector]:
         yield made
     finally:
         made.close()
+
+
+def kind_for(function: Function) -> str:
+    """The kind of run that reaches a function (`subject.KINDS`)."""
+    if follows_canary(function):
+        return "mapped"
+    return "preferences" if function.module in PREFERENCES else "plain"
+
+
+def follows_canary(function: Function) -> bool:
+    """Is a function of the code that sends a marked row through the run's preparation?"""
+    return function.module in CANARY
 
 
 def laws_for(function: Function) -> tuple[str, ...]:
