@@ -49,6 +49,7 @@ STRAIGHT = 1.2
 class LearningRateEndedEarly(LogRule):
     code = "TT810"
     severity = "error"
+    needs = ("learning_rate",)
 
     def findings(self) -> Iterator[Finding]:
         rate = self.subject.curve("learning_rate").finite()
