@@ -85,6 +85,8 @@ class Report:
     """What was looked for and is not there"""
     not_judged: tuple[NotJudged, ...] = ()
     """What could not be judged, and why"""
+    known: tuple[Finding, ...] = ()
+    """Findings that an earlier report had too (`checks.fingerprints.without_known`); they do not fail"""
     seconds: float
 
     def worst(self) -> Severity | None:
@@ -108,7 +110,7 @@ class Report:
         return "not judged" if self._lacks() else "no findings"
 
     def _lacks(self) -> bool:
-        return bool(self.missing()) or not (self.examined or self.findings)
+        return bool(self.missing()) or not (self.examined or self.findings or self.known)
 
     def exit_code(self) -> int:
         """1 with findings at or above `spec.fail_on`, 3 where something asked for was not judged, else 0."""

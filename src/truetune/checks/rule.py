@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.source.module import Module  # noqa: F401
 
-MAX_CASES = 3
+MAX_CASES = 10_000
+"""Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
 Subject = TypeVar("Subject")
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
 NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")

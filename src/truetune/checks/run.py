@@ -11,10 +11,10 @@ from math import inf
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.data_rules import DataRules
 from truetune.checks.far import far_rows
-from truetune.checks.findings import Finding
+from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import DataReport, TokenView
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation, Origin
@@ -165,7 +165,7 @@ def _rows(
 
 def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf) -> set[Origin]:
     """Of first cases, then of the others, those before row `rows`."""
-    cases = [f.cases[i] for i in range(MAX_CASES) for f in findings if len(f.cases) > i]
+    cases = [f.cases[i] for i in range(SHOWN_CASES) for f in findings if len(f.cases) > i]
     places = (case.origin for case in cases if case.origin is not None and case.origin.row < rows)
     return set(islice(dict.fromkeys(places), most))
 

@@ -21,6 +21,7 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
     "Opening a model": ("backend", "served_model", "route", "concurrency", "timeout", "trust_remote_code", "dtype"),
     "Report and output": (
         *("select", "ignore", "fail_on", "allow_unjudged", "output_format", "json", "output", "html"),
+        *("cases", "rows_out", "baseline"),
         *("verbose", "quiet", "no_progress"),
     ),
 }
