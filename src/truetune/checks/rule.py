@@ -139,6 +139,19 @@ class DataRule(Rule[Setup]):
 class ConfigRule(Rule[Config]):
     """Looks at the settings of a run, whatever stack they were written for."""
 
+    methods: ClassVar[tuple[str, ...]] = ()
+    """Training methods that it is about; empty: all"""
+    stacks: ClassVar[tuple[str, ...]] = ()
+    """Stacks that it is about; empty: all"""
+
+    def unmet(self) -> Unmet | None:
+        method, stack = self.subject.spec.training.method, self.subject.stack
+        if self.methods and method not in self.methods:
+            return Unmet(f"it is about training by {' or '.join(self.methods)}, not by {method}")
+        if self.stacks and stack not in self.stacks:
+            return Unmet(f"it is about settings of {' or '.join(self.stacks)}")
+        return None
+
 
 class DeviceRule(Rule[Launch]):
     """Looks at the settings of a run on the machine where it starts."""

@@ -43,17 +43,28 @@ Progress = Callable[[int, int, int], None]
 
 
 def check(
-    spec: RunSpec, rules: Sequence[type[DataRule]] | None = None, *, progress: Progress | None = None
+    spec: RunSpec,
+    rules: Sequence[type[DataRule]] | None = None,
+    *,
+    progress: Progress | None = None,
+    cut: bool = True,
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
+    Not `cut`: the trainer joins rows, or splits long ones, so that nothing is lost at `spec.max_length`.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
-    return with_proof(lambda only_reference: _check(spec, rules, progress, only_reference=only_reference))
+    limit = spec.max_length if cut else None
+    return with_proof(lambda only_reference: _check(spec, rules, progress, limit, only_reference=only_reference))
 
 
 def _check(
-    spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
+    spec: RunSpec,
+    chosen: Sequence[type[DataRule]] | None,
+    progress: Progress | None,
+    limit: int | None,
+    *,
+    only_reference: bool,
 ) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec, only_reference=only_reference)
@@ -65,7 +76,7 @@ def _check(
     empty: list[str] = []
     stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
-    tally = Tally(spec.max_length)
+    tally = Tally(limit)
     for batch in batches(stream, setup.probes.renderer(), encoder):
         tally.add(batch)
         rules.take(batch)

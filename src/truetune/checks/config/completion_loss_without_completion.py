@@ -51,6 +51,8 @@ WHOLE = ("messages", "conversations", "text")
 class CompletionLossWithoutCompletion(ConfigRule):
     code = "TT623"
     severity = "error"
+    methods = ("sft",)
+    stacks = ("trl",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -53,6 +53,8 @@ MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assi
 class PretokenizedRowsBypassMasking(ConfigRule):
     code = "TT622"
     severity = "error"
+    methods = ("sft",)
+    stacks = ("trl",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
