@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,6 +22,14 @@ from truetune.source.module import Module, nothing, read
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
+
+LIBRARIES = frozenset({
+    *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl"),
+    *("llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm"),
+    *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "keras", "tensorflow", "jax", "flax"),
+})  # fmt: skip
+"""Libraries of training, its data and its evaluation; code without one of them has nothing that a rule looks at"""
+WITHOUT_TRAINING = "it imports no library of training, so no rule looks at it"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -104,10 +113,19 @@ def look_at(module: Module, spec: RunSpec) -> Look:
     except SpecError as error:
         parts.append(Judgement(not_judged=(NotJudged("settings in the code", str(error), place=module.path),)))
     judged = Judgement.of(parts)
+    if not judged.findings and not trains(module):
+        judged = Judgement(not_judged=(NotJudged(module.path, WITHOUT_TRAINING, asked=False),))
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
     kept = [f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)]
     return Look(tuple(sorted(kept, key=lambda f: _offset(module, f))), judged, len(found) - len(kept))
+
+
+def trains(module: Module) -> bool:
+    """Does the code import a library of those that the rules are about?"""
+    plain = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
+    names = [*plain, *(node.module or "" for node in module.nodes(ast.ImportFrom))]
+    return any(name.partition(".")[0] in LIBRARIES for name in names)
 
 
 def _of_this_file(judged: Judgement, path: str) -> Judgement:

@@ -85,6 +85,14 @@ def render_report(
         audited.render_audited(report, console, verbose)
 
 
+def render_brief(report: DataReport, console: Console) -> None:
+    """Draw the verdict, a line for each finding, and the counts."""
+    _say(console, verdict(report, console.width))
+    for finding in report.findings:
+        _say(console, _heading(finding, console.width))
+    _say(console, counts(report))
+
+
 def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
     """Draw what the report has besides findings."""
     if module := DRAWERS.get(type(report).__name__):
@@ -139,8 +147,8 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
     return text
 
 
-def summary(report: Report) -> Text:
-    """Counts of findings, and how to go on."""
+def counts(report: Report) -> Text:
+    """Of findings, and of what was examined and not judged; else what the outcome is."""
     counts = {s: sum(f.severity == s for f in report.findings) for s in STYLES}
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
@@ -153,7 +161,13 @@ def summary(report: Report) -> Text:
     looked = many(rows, "row") if rows else many(max(1, len(report.subjects)), "subject")
     if isinstance(report, AuditReport):
         looked = many(len(report.samples), "line")
-    text = Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+    return Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+
+
+def summary(report: Report) -> Text:
+    """The counts, and how to continue."""
+    text = counts(report)
+    found = any(finding.severity != "info" for finding in report.findings)
     if not found and any(subject.kind == "run log" for subject in report.subjects):
         text.append(f"\n{CURVES}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
@@ -165,6 +179,7 @@ def summary(report: Report) -> Text:
         text.append(f"\nnext: {step}")
     if found:
         text.append("\nmore on a rule: truetune explain RULE")
+        rows = isinstance(report, DataReport) and report.rows
         text.append(" · on a row: truetune show FILE:LINE" if rows else "")
     return text
 
