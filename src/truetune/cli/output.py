@@ -27,6 +27,8 @@ ENDINGS = {".json": "json", ".sarif": "sarif"}
 """What a file is to hold, by its name, where --format does not say"""
 OUTPUTS = ("output", "out", "html", "save", "looks", "schema", "cache", "file", "rows_out")
 """Parameters that name what is written; every other one that names a path is an input"""
+NAMED_ONLY = {("init", "out")}
+"""Commands and parameters that name what a later command writes"""
 
 
 class Cases(click.ParamType[int]):
@@ -163,8 +165,6 @@ class Delivery:
             self._known()
         if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
             raise UsageError(f"{self.output}: a page is written with --html {self.output}")
-        if self.output and self.html and Path(self.output).resolve() == Path(self.html).resolve():
-            raise UsageError(f"{self.html}: both --output and --html name this file; name another one with --html")
         return self
 
     def __call__(self, report: Report, *, err: bool = False) -> int:
@@ -259,6 +259,27 @@ def files_read(context: click.Context | None = None) -> list[Path]:
         values = value if isinstance(value, tuple) else (value,)
         found += [Path(text) for text in values if name not in OUTPUTS and isinstance(text, str) and "\0" not in text]
     return found
+
+
+def check_outputs_apart(context: click.Context) -> None:
+    """Raise UsageError where two outputs that a command is told of are one, or one lies inside the other.
+
+    What nobody named (a default) is left to the command, which may not write it.
+    """
+    from truetune.data.output_folder import Output, check_apart
+    from truetune.data.remote import place
+
+    found = []
+    for param in context.command.params:
+        name, value = param.name or "", context.params.get(param.name or "")
+        if name not in OUTPUTS or (context.command.name, name) in NAMED_ONLY or not isinstance(value, str):
+            continue
+        if context.get_parameter_source(name) != click.core.ParameterSource.COMMANDLINE or "\0" in value:
+            continue
+        option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
+        if value != "-":
+            found.append(Output(option, place(value)))
+    check_apart(found)
 
 
 def files_of_settings(spec: RunSpec | None) -> list[Path]:

@@ -46,6 +46,7 @@ from truetune.checks.config.keys import case, untold
 from truetune.checks.config.table import columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.errors import name_list
 
 MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assistant_masks"}
 
@@ -61,7 +62,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         if config.stack != "trl" or training.method != "sft" or untold(config, "completion_only_loss"):
             return
         there = columns(config)
-        shown = Case(f"columns: {', '.join(sorted(there))}" if there else "columns: not at hand")
+        shown = Case(f"columns: {name_list(sorted(there))}" if there else "columns: not at hand")
         for option, mask in MASKS.items():
             field = f"training.{option}"
             if not getattr(training, option):
