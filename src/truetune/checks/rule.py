@@ -58,6 +58,8 @@ class Rule(Generic[Subject]):
     code: ClassVar[str]
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
+    moot_where: ClassVar[tuple[str, ...]] = ()
+    """Names of rules whose findings explain this one's, at the same places: it is told as evidence of theirs then"""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
