@@ -44,7 +44,7 @@ def to_sarif(report: Report) -> str:
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
-                "executionSuccessful": not report.missing(),
+                "executionSuccessful": not report.lacks(),
                 "exitCode": report.exit_code(),
                 "toolExecutionNotifications": [_notification(part) for part in report.not_judged],
             }

@@ -73,7 +73,7 @@ def render_report(
     for line in judged.lines(report, verbose=verbose):
         _say(console, Text("\n".join(wrap(visible(line), console.width)), style="" if verbose else "yellow"))
     draw_more_of(report, console, verbose)
-    _say(console, summary(report))
+    _say(console, _wrapped(summary(report), console))
     if report.outcome == "findings" and not verbose and (learned or isinstance(report, AuditReport)):
         _say(console, Text("figures by source and length: -v", style="dim"))
         return
@@ -182,6 +182,15 @@ def summary(report: Report) -> Text:
         rows = isinstance(report, DataReport) and report.rows
         text.append(" · on a row: truetune show FILE:LINE" if rows else "")
     return text
+
+
+def _wrapped(text: Text, console: Console) -> Text:
+    """Its first line in lines of the terminal; those below name commands, which stay in one piece."""
+    counts, *commands = text.split("\n")
+    lines = counts.wrap(console, console.width)
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join([*lines, *commands])
 
 
 def _next(report: Report) -> str:

@@ -107,6 +107,11 @@ class Module:
     def file_place(self, offset: int) -> tuple[int, int]:
         return self.file_lines.place(self.offset_in_file(offset))
 
+    def place_of_broken(self, broken: Broken) -> tuple[int, int]:
+        """1-based line and column in the file of what could not be parsed."""
+        line, column = self.file_place(self.lines.starts[min(broken.line, len(self.lines)) - 1])
+        return line, column + broken.column - 1
+
     def offset_in_file(self, offset: int) -> int:
         return notebook.in_file(self.cells, offset) if self.cells else offset
 

@@ -23,7 +23,7 @@ NOTHING = Effect(0.0, -2.0, -2.0, 100)
 
 
 def rules(example: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.severity) for finding in causes_of(replace(inquest(example), **changes))]
+    return [(finding.rule, finding.severity) for finding in causes_of(replace(inquest(example), **changes)).findings]
 
 
 def test_a_sound_model_has_none() -> None:
@@ -44,15 +44,15 @@ def test_stopping_that_was_learned_in_part() -> None:
 
 
 def test_stopping_that_was_unlearned() -> None:
-    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=Stopping(0.9, 0, 8)))
+    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=Stopping(0.9, 0, 8))).findings
     assert finding.message.startswith("stopping was unlearned")
 
 
 def test_answers_that_the_limit_cuts_are_judged_by_the_probability_of_stopping() -> None:
     found = inquest(ENDLESS)
     cut = replace(found, watched=replace(found.watched, limit=2))
-    assert [finding.rule for finding in causes_of(cut)] == ["stopping-never-learned"]
-    assert causes_of(replace(cut, stopping=Stopping(0.9, 0, 8))) == ()
+    assert [finding.rule for finding in causes_of(cut).findings] == ["stopping-never-learned"]
+    assert causes_of(replace(cut, stopping=Stopping(0.9, 0, 8))).findings == ()
 
 
 def test_what_follows_from_a_cause_is_not_said() -> None:
@@ -83,10 +83,10 @@ def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
     zeros = {f"{name}A.weight": np.zeros((2, 8), np.float32), f"{name}B.weight": np.zeros((8, 2), np.float32)}
     save_file(zeros, tmp_path / "adapter_model.safetensors")
-    found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path))
+    found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path)).findings
     assert [finding.rule for finding in found if finding.severity == "error"] == ["adapter-file-empty"]
     assert any("exactly as likely without it" in line for line in found[0].evidence)
 
 
 def test_rules_can_be_chosen() -> None:
-    assert causes_of(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))) == ()
+    assert causes_of(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))).findings == ()
