@@ -90,7 +90,10 @@ LOAD = "m = AutoModelForCausalLM.from_pretrained('a', {})\nTrainer(model=m)"
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("k = {}\nif ddp:\n    k['device_map'] = None\nelse:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"), False),
+        (
+            "k = {}\nif ddp:\n    k['device_map'] = None\nelse:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"),
+            False,
+        ),
         ("k = {}\nif not ddp:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"), False),
         ("where = None if ddp else 'auto'\n" + LOAD.format("device_map=where"), False),
         ("where = 'auto' if world == 1 else None\n" + LOAD.format("device_map=where"), False),

@@ -2,7 +2,9 @@
 
 ## What it does
 It finds trainer classes whose `compute_loss` never reads `num_items_in_batch`, or does not take it at all, and that do
-not say `loss_is_scaled_for_ga`.
+not say `loss_is_scaled_for_ga`. The Trainer counts tokens only in batches that have `labels`: a loss that reads other
+columns alone (pairs, a teacher's tokens), in a file that speaks of no labels, is left alone. So is a file whose
+arguments accumulate nothing.
 
 ## Why it is bad
 The Trainer expects a loss that is divided by the tokens of the whole window, and does not divide again: with 4
@@ -38,7 +40,8 @@ class MyTrainer(Trainer):
 
 ## Fix safety
 Safe: `loss_is_scaled_for_ga = False` makes the Trainer divide by the steps, as for a mean of each micro-batch, and a
-missing parameter is added. Tokens of short micro-batches still weigh more than others.
+missing parameter is added. Tokens of short micro-batches still weigh more than others. The flag is known from
+transformers 5.19 on; before, `self.model_accepts_loss_kwargs = False` behind `super().__init__()` does the same.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, huggingface/transformers#37766
@@ -57,6 +60,10 @@ from truetune.source.module import Module
 
 ITEMS, FLAG = "num_items_in_batch", "loss_is_scaled_for_ga"
 TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
+ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.SFTConfig")
+STEPS = "gradient_accumulation_steps"
+LABELLERS = ("transformers.DataCollatorFor*", "trl.DataCollatorFor*")
+"""They put labels into the batch"""
 
 
 class CustomLossBreaksGradientAccumulation(SourceRule):
@@ -74,6 +81,8 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             if arguments.vararg is not None or _used(method) or _hands_on(method):
                 continue
             missing = not taken and arguments.kwarg is None
+            if not missing and (_never_accumulates(module) or not _may_have_labels(module, method)):
+                continue
             changes: Changes = insert_before(module, _first(owner), f"{FLAG} = False", "")
             if missing:
                 changes = (*changes, *insert_parameter(module, method, f"{ITEMS}=None"))
@@ -81,7 +90,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
                 f"compute_loss does not take {ITEMS}: the Trainer stops"
                 if missing
                 else f"compute_loss never reads {ITEMS}: with gradient accumulation its gradients are too large",
-                f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class",
+                f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19 and later)",
                 evidence=["the Trainer divides by the accumulation steps only where the model takes no loss arguments"],
                 cases=[at(module, method, f"class {owner.name}: def compute_loss")],
                 fix=fix(module, changes),
@@ -119,3 +128,54 @@ def _used(method: ast.FunctionDef) -> bool:
 def _hands_on(method: ast.FunctionDef) -> bool:
     """Does it divide by the steps itself?"""
     return any(isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr for n in ast.walk(method))
+
+
+def _never_accumulates(module: Module) -> bool:
+    """Do all arguments that the file makes leave accumulation at one step?"""
+    made = list(module.calls(*ARGUMENTS))
+    return bool(made) and all(call.lacks(STEPS) or module.flow.value(call.keywords.get(STEPS)) == 1 for call in made)
+
+
+def _may_have_labels(module: Module, method: ast.FunctionDef) -> bool:
+    """Can the batch hold `labels`, without which the Trainer counts nothing and divides by the steps?"""
+    keys = _keys_read(module, method)
+    if keys is None or "labels" in keys or any(module.calls(*LABELLERS)):
+        return True
+    return any(node.value == "labels" for node in module.nodes(ast.Constant))
+
+
+def _keys_read(module: Module, method: ast.FunctionDef) -> set[str] | None:
+    """The columns of the batch that the loss reads; None where it hands the batch on, or reads one that is not spelled."""
+    positions = method.args.args
+    if len(positions) < 3:
+        return None
+    batch = positions[2].arg
+    keys = set()
+    for node in ast.walk(method):
+        if isinstance(node, ast.Name) and node.id == batch and not _made_anew(module, node):
+            key = _key_of(module, node)
+            if key is None:
+                return None
+            keys.add(key)
+    return keys
+
+
+def _made_anew(module: Module, batch: ast.Name) -> bool:
+    """Is it moved or copied as a whole under its own name: `batch = {k: v.to(device) for k, v in batch.items()}`?"""
+    statement = module.statement(batch)
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == batch.id for target in statement.targets
+    )
+
+
+def _key_of(module: Module, batch: ast.Name) -> str | None:
+    """The column of `batch["x"]`, `batch.get("x")` or `batch.pop("x")`."""
+    around = module.scopes.parent.get(batch)
+    asked: ast.expr | None = None
+    if isinstance(around, ast.Subscript):
+        asked = around.slice
+    elif isinstance(around, ast.Attribute) and around.attr in ("get", "pop"):
+        call = module.scopes.parent.get(around)
+        asked = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    value = module.flow.value(asked)
+    return value if isinstance(value, str) else None

@@ -53,7 +53,9 @@ SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 PROCESSES = re.compile(
     r"environ[^\n]*(LOCAL_RANK|WORLD_SIZE)|getenv[^\n]*(LOCAL_RANK|WORLD_SIZE)|init_process_group|DistributedDataParallel"
 )
-COUNTS = re.compile(r"WORLD_SIZE|LOCAL_RANK|get_world_size|num_processes|is_initialized|local_rank|distributed_type", re.I)
+COUNTS = re.compile(
+    r"WORLD_SIZE|LOCAL_RANK|get_world_size|num_processes|is_initialized|local_rank|distributed_type", re.I
+)
 """What says how many processes there are, or whether there are several"""
 DEPTH = 4
 """Names that are followed from a condition: ddp, world_size, os.environ"""
