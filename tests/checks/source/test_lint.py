@@ -47,7 +47,8 @@ def test_comments_keep_quiet(text: str, expected: tuple[int, int], suffix: str, 
 def test_folders(tmp_path: Path) -> None:
     bad = HEAD + "n = len(tok.apply_chat_template(m))\n"
     for name in ("a.py", "b/c.py", ".git/d.py", "venv/e.py", "node_modules/f.py", "mine/pyvenv.cfg", "mine/g.py",
-                 "b/__pycache__/h.py", "notes.txt", "k.pyi", "b/.hidden.py"):  # fmt: skip
+                 "b/__pycache__/h.py", "unsloth_compiled_cache/u.py", "notes.txt", "k.pyi",
+                 "b/.hidden.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(bad)
     (tmp_path / "n.ipynb").write_text(notebook(bad))

@@ -145,7 +145,7 @@ def _may_have_labels(module: Module, method: ast.FunctionDef) -> bool:
 
 
 def _keys_read(module: Module, method: ast.FunctionDef) -> set[str] | None:
-    """The columns of the batch that the loss reads; None where it hands the batch on, or reads one that is not spelled."""
+    """The columns of the batch that the loss reads; None where it hands the batch on, or reads an unknown one."""
     positions = method.args.args
     if len(positions) < 3:
         return None
