@@ -141,6 +141,8 @@ HEALTHY = {
         "b = tok(x, padding=True)\nb['labels'] = b['input_ids'].copy()\nb['labels'][b['attention_mask'] == 0] = -100\n"
         "b['labels'][b['labels'] == tok.pad_token_id] = -100",
         "b = tok(x, padding=True)\nb['labels'] = ys",
+        "b = tok(f'a {x}', padding=True, return_tensors='pt')\nmodel(**b, labels=b['input_ids'])",
+        "b = tok([x], padding='longest')\nb['labels'] = b['input_ids'].copy()",
     ],
     "adapter-loaded-frozen": [
         "m = peft.PeftModel.from_pretrained(model, 'a')\nm.generate()",
