@@ -42,6 +42,7 @@ LEFT = 'tok.padding_side = "left"\n'
             ["TT737w"],
         ),
         ("model.generate(batch, max_new_tokens=9, use_cache=False)", ["TT739w"]),
+        ("model.generate(batch, max_new_tokens=9, use_cache=False, streamer=TextStreamer(tok))", []),
         ("model.config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", []),
         ("client.generate('a prompt')", []),
         (

@@ -54,6 +54,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.batch_columns import may_have_labels
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import Changes, insert_before, insert_parameter
 from truetune.source.module import Module
@@ -62,8 +63,6 @@ ITEMS, FLAG = "num_items_in_batch", "loss_is_scaled_for_ga"
 TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
 ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.SFTConfig")
 STEPS = "gradient_accumulation_steps"
-LABELLERS = ("transformers.DataCollatorFor*", "trl.DataCollatorFor*")
-"""They put labels into the batch"""
 
 
 class CustomLossBreaksGradientAccumulation(SourceRule):
@@ -81,7 +80,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             if arguments.vararg is not None or _used(method) or _hands_on(method):
                 continue
             missing = not taken and arguments.kwarg is None
-            if not missing and (_never_accumulates(module) or not _may_have_labels(module, method)):
+            if not missing and (_never_accumulates(module) or not may_have_labels(module, method)):
                 continue
             changes: Changes = insert_before(module, _first(owner), f"{FLAG} = False", "")
             if missing:
@@ -134,48 +133,3 @@ def _never_accumulates(module: Module) -> bool:
     """Do all arguments that the file makes leave accumulation at one step?"""
     made = list(module.calls(*ARGUMENTS))
     return bool(made) and all(call.lacks(STEPS) or module.flow.value(call.keywords.get(STEPS)) == 1 for call in made)
-
-
-def _may_have_labels(module: Module, method: ast.FunctionDef) -> bool:
-    """Can the batch hold `labels`, without which the Trainer counts nothing and divides by the steps?"""
-    keys = _keys_read(module, method)
-    if keys is None or "labels" in keys or any(module.calls(*LABELLERS)):
-        return True
-    return any(node.value == "labels" for node in module.nodes(ast.Constant))
-
-
-def _keys_read(module: Module, method: ast.FunctionDef) -> set[str] | None:
-    """The columns of the batch that the loss reads; None where it hands the batch on, or reads an unknown one."""
-    positions = method.args.args
-    if len(positions) < 3:
-        return None
-    batch = positions[2].arg
-    keys = set()
-    for node in ast.walk(method):
-        if isinstance(node, ast.Name) and node.id == batch and not _made_anew(module, node):
-            key = _key_of(module, node)
-            if key is None:
-                return None
-            keys.add(key)
-    return keys
-
-
-def _made_anew(module: Module, batch: ast.Name) -> bool:
-    """Is it moved or copied as a whole under its own name: `batch = {k: v.to(device) for k, v in batch.items()}`?"""
-    statement = module.statement(batch)
-    return isinstance(statement, ast.Assign) and any(
-        isinstance(target, ast.Name) and target.id == batch.id for target in statement.targets
-    )
-
-
-def _key_of(module: Module, batch: ast.Name) -> str | None:
-    """The column of `batch["x"]`, `batch.get("x")` or `batch.pop("x")`."""
-    around = module.scopes.parent.get(batch)
-    asked: ast.expr | None = None
-    if isinstance(around, ast.Subscript):
-        asked = around.slice
-    elif isinstance(around, ast.Attribute) and around.attr in ("get", "pop"):
-        call = module.scopes.parent.get(around)
-        asked = call.args[0] if isinstance(call, ast.Call) and call.args else None
-    value = module.flow.value(asked)
-    return value if isinstance(value, str) else None
