@@ -26,7 +26,7 @@ from truetune.spec.run import RunSpec, Severity
 LIBRARIES = frozenset({
     *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl"),
     *("llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm"),
-    *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax", "flax"),
+    *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax"),
 })  # fmt: skip
 """Libraries of training, its data and its evaluation; code without one of them has nothing that a rule looks at"""
 MEND_SYNTAX = "mend the syntax, or leave the file out"
