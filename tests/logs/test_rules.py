@@ -198,3 +198,55 @@ def test_cyclic_rates_and_a_warm_up_with_no_known_end() -> None:
     assert not found(log_of({"log_history": records}))
     records = [{"step": i, "loss": 4 - i / 60, "learning_rate": i * 1e-6} for i in range(1, 40)]
     assert found(log_of({"log_history": records}))["learning-rate-never-peaked"].severity == "info"
+
+
+def swinging(period: float, gap: int, steps: int, steps_an_epoch: float = 5_000, **state: Any) -> dict[str, Any]:
+    """What is found where the loss falls from its highest to its lowest every `period` steps, and leaps back."""
+    rng = np.random.default_rng(0)
+    step = np.arange(gap, steps + 1, gap)
+    loss = 1.5 * (1.15 - 0.3 * (step % period) / period) + rng.normal(0, 0.02, step.size)
+    records = [
+        {"step": int(at), "loss": float(value), "epoch": at / steps_an_epoch}
+        for at, value in zip(step, loss, strict=True)
+    ]
+    return found(log_of({"log_history": records, **state}))
+
+
+@pytest.mark.parametrize(
+    ("period", "gap", "steps", "state"),
+    [
+        (50, 10, 2_000, {}),  # QLoRA's published runs: group_by_length, which trainer_state.json does not name
+        (50, 1, 600, {}),
+        (25, 5, 2_000, {}),  # on two processes
+        (12.5, 1, 600, {}),  # on four
+        (50 / 3, 1, 600, {"devices": 3, "group_by_length": True}),
+        (50, 10, 2_000, {"train_sampling_strategy": "group_by_length"}),
+        (40, 1, 800, {"steps_an_epoch": 160}),  # four stretches of a small set
+        (300, 10, 6_000, {"steps_an_epoch": 100}),  # each third epoch in the same order
+        (100, 10, 2_000, {"eval_steps": 100}),
+        (200, 10, 4_000, {"save_steps": 200}),
+        (8, 1, 400, {"gradient_accumulation_steps": 8}),
+    ],
+)
+def test_a_period_that_something_else_may_have_made_is_no_rate(
+    period: float, gap: int, steps: int, state: dict[str, Any]
+) -> None:
+    assert not swinging(period, gap, steps, **state)
+
+
+@pytest.mark.parametrize(
+    ("period", "gap", "state", "excluded"),
+    [
+        (50, 10, {"group_by_length": False, "eval_steps": 120}, ["epochs (every 5,000 steps)", "evaluations (every 120"]),
+        (50, 10, {"train_sampling_strategy": "random"}, ["epochs"]),
+        (50, 10, {"devices": 3, "group_by_length": True}, ["batches grouped by length (group_by_length) (every 16.67"]),
+        (70, 10, {}, ["batches grouped by length (group_by_length) (every 50 or 25 or 12.5 steps)"]),
+        (8, 1, {"gradient_accumulation_steps": 4}, ["accumulation of gradients (every 4 steps)"]),
+    ],
+)
+def test_a_swing_names_the_rivals_that_were_excluded(
+    period: float, gap: int, state: dict[str, Any], excluded: list[str]
+) -> None:
+    finding = swinging(period, gap, 200 * gap, **state)["loss-oscillates"]
+    assert f"a period of {period} steps" in finding.message
+    assert all(text in finding.evidence[1] for text in excluded)

@@ -11,6 +11,8 @@ from truetune.logs.stats import noise, trend
 
 NEAR = 10
 """Records on each side of a seam that are compared"""
+LIKE = 0.6
+"""Of the highest leap: another one as high as this is of its kind"""
 
 
 class Seam(NamedTuple):
@@ -71,7 +73,10 @@ def _weights(log: RunLog) -> list[Seam]:
     n = loss.step.size
     if log.kind != "language" or n < 12:
         return []
-    start = int(np.argmax(np.diff(loss.value))) + 1
+    rises = np.diff(loss.value)
+    start = int(np.argmax(rises)) + 1
+    if np.sum(rises > LIKE * rises[start - 1]) > 1:
+        return []  # it leaps like that again and again: rows in an order, not weights that were lost
     size = min(NEAR, start, n - start)
     if size < 4:
         return []
