@@ -54,7 +54,7 @@ class DpoAccuracyAtOnce(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         curve = log.curve("rewards/accuracies").finite()
-        if not curve or log.epochs <= 0:
+        if log.kind != "preference" or not curve or log.epochs <= 0:
             return
         epoch = log.epoch_at(curve.step)
         new = (epoch > 0.05) & (epoch <= 0.5)

@@ -57,7 +57,7 @@ class DpoChosenFalls(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         chosen, rejected = log.curve("logps/chosen").finite(), log.curve("logps/rejected").finite()
-        if min(chosen.step.size, rejected.step.size) < MIN_POINTS:
+        if log.kind != "preference" or min(chosen.step.size, rejected.step.size) < MIN_POINTS:
             return
         (first, last), others = _ends(chosen), _ends(rejected)
         lost = (first - last) / abs(first) if first else 0.0

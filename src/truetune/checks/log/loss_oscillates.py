@@ -17,12 +17,14 @@ curve:
   loss: {
       values: [2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0],
       steps: 97, noise: 0.03}
+state: {group_by_length: false}
 ```
 
 ## Use instead
 ```yaml
 curve:
   loss: {from: 2.0, to: 1.5, steps: 97, noise: 0.03}
+state: {group_by_length: false}
 ```
 
 ## Fix safety

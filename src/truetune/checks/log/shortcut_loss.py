@@ -75,7 +75,8 @@ class ShortcutLoss(LogRule):
             step = float(new.step[np.argmax(low)])
             yield self.finding(
                 f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target stands in the input"
-                + ("" if data else ", or there are few answers to choose from (--data tells)"),
+                + ("" if data else ", or there are few answers to choose from, or most labels are padding or placeholders "
+                   "(--data tells)"),  # fmt: skip
                 "look at labels and mask: labels that are not shifted, attention to later tokens, answers in prompts",
                 evidence=(
                     f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})",
