@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from truetune.auditing.audit import Audit
 from truetune.auditing.read import audit_of
 from truetune.checks.catalogue import AUDIT, choose
-from truetune.checks.findings import in_order
+from truetune.checks.judgement import judge
 from truetune.checks.report import AuditReport as AuditReport
 from truetune.checks.report import Subject
 from truetune.probe.record import Record
@@ -20,11 +20,13 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
     started = time.perf_counter()
     spec = spec or RunSpec()
     subject = audit_of(records, spec)
-    rules = choose(spec.select, spec.ignore, *AUDIT)
+    judged = judge(choose(spec.select, spec.ignore, *AUDIT), subject)
     return AuditReport(
         spec=spec,
         subjects=(Subject("training run", str(subject.facts["trainer"]["class"] or "own loop"), _facts(subject)),),
-        findings=in_order(finding for rule in rules for finding in rule(subject).findings()),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         ledger=subject.ledger,
         padding=sum(int(sample.padding.sum()) for sample in subject.samples),
         samples=subject.samples,

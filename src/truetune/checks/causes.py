@@ -8,6 +8,7 @@ from dataclasses import replace
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.inspect_checkpoint import checkpoint_report
+from truetune.checks.judgement import Judgement, judge
 from truetune.checks.rule import CauseRule
 from truetune.errors import TruetuneError
 from truetune.generation.inquest import Inquest
@@ -51,18 +52,18 @@ def explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
     return symptom.rule in EXPLAINED and any(cause.rule in ROOTS | STOPS for cause in causes)
 
 
-def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> tuple[Finding, ...]:
-    """What the rules that `spec` selects find; what two of them say is said once, by the one that looked at the files.
+def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> Judgement:
+    """What the rules that `spec` selects say; what two of them find is said once, by the one that looked at the files.
 
     The other's message becomes its evidence.
     """
     spec = spec or RunSpec()
     chosen = [rule for rule in choose(spec.select, spec.ignore, "cause") if issubclass(rule, CauseRule)]
-    measured = [finding for rule in chosen for finding in rule(inquest).findings()]
+    judged = judge(chosen, inquest)
     files = _of_files(inquest, spec)
-    said = {finding.rule for finding in (*measured, *files)}
-    kept = [finding for finding in measured if not _told(finding.rule, said)]
-    return in_order([*kept, *(_with(finding, measured) for finding in files)])
+    said = {finding.rule for finding in (*judged.findings, *files)}
+    kept = [finding for finding in judged.findings if not _told(finding.rule, said)]
+    return replace(judged, findings=in_order([*kept, *(_with(finding, judged.findings) for finding in files)]))
 
 
 def _told(name: str, said: Collection[str]) -> bool:

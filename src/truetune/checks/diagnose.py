@@ -9,8 +9,8 @@ from os import PathLike
 from typing import Any
 
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import in_order
 from truetune.checks.floor import floor_of
+from truetune.checks.judgement import judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import LogRule
 from truetune.errors import UsageError
@@ -40,19 +40,16 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
     log = replace(log, facts=_known(spec, log), data=floor_of(spec) if with_data else None)
-    found = [
-        finding
-        for rule in choose(spec.select, spec.ignore, "log")
-        if issubclass(rule, LogRule)
-        for finding in rule(log).findings()
-    ]
+    judged = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
     facts = tuple(_facts(log))
     if spec.data and not with_data:
         facts += (("data not looked at", "name a tokenizer with -t"),)
     return Report(
         spec=spec,
         subjects=(Subject("run log", str(path), facts, log),),
-        findings=in_order(found),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
     )
 

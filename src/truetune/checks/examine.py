@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import in_order
+from truetune.checks.judgement import judge as judge_rules
 from truetune.checks.report import Report, Subject
 from truetune.doctor.environment import PACKAGES, Environment
 from truetune.doctor.gather import Say, extras, gather
@@ -62,13 +62,11 @@ def doctor(
 def judge(environment: Environment, spec: RunSpec, started: float | None = None) -> DoctorReport:
     """What the rules say about an environment."""
     started = time.perf_counter() if started is None else started
-    findings = [
-        finding for rule in choose(spec.select, spec.ignore, "environment") for finding in rule(environment).findings()
-    ]
+    judged = judge_rules(choose(spec.select, spec.ignore, "environment"), environment)
     subject = Subject(f"Python {environment.version}", environment.python, tuple(_facts(environment)))
     return DoctorReport(
-        spec=spec, subjects=(subject,), findings=in_order(findings), environment=environment,
-        seconds=time.perf_counter() - started,
+        spec=spec, subjects=(subject,), findings=judged.findings, examined=judged.examined,
+        not_judged=judged.not_judged, environment=environment, seconds=time.perf_counter() - started,
     )  # fmt: skip
 
 

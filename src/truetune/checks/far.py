@@ -20,7 +20,7 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
         mine = {origin.line: origin.row for origin in wanted if origin.file == str(source.path)}
         if mine:
             with open_raw(source.path) as raw:
-                like = exemplar(records(source, raw), source, spec.format, spec.map, skips=False)
+                like = exemplar(records(source, raw), source, spec.format, spec.map, skips=True)
                 of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
                 for record in _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine):
                     yield from conversations(

@@ -10,7 +10,7 @@ from truetune.checkpoint.adapter import low_rank
 from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.values import BUDGET
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import in_order
+from truetune.checks.judgement import judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CheckpointRule
 from truetune.spec.run import RunSpec
@@ -33,9 +33,12 @@ def checkpoint_report(
     spec = spec or RunSpec()
     found = read_checkpoint(folder, base=base, budget=budget)
     chosen = [rule for rule in choose(spec.select, spec.ignore, "checkpoint") if issubclass(rule, CheckpointRule)]
-    findings = in_order(finding for rule in chosen for finding in rule(found).findings())
+    judged = judge(chosen, found)
     subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
-    return Report(spec=spec, subjects=(subject,), findings=findings, seconds=time.perf_counter() - started)
+    return Report(
+        spec=spec, subjects=(subject,), findings=judged.findings, examined=judged.examined,
+        not_judged=judged.not_judged, seconds=time.perf_counter() - started,
+    )  # fmt: skip
 
 
 def facts(found: Checkpoint) -> dict[str, str]:

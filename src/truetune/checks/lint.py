@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding, in_order
+from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import SourceRule
@@ -38,8 +39,9 @@ class Look:
     """What there is to say on one module."""
 
     findings: tuple[Finding, ...]
+    judged: Judgement
+    """With findings that are suppressed"""
     suppressed: int = 0
-    notes: tuple[str, ...] = ()
 
 
 def lint(
@@ -79,11 +81,13 @@ def lint(
                 write(file, change)
                 seen = look_at(change.after, spec)
         looks.append(seen)
-        facts[name] += [("note", f"{file}: {note}") for note in seen.notes]
+    judged = Judgement.of(seen.judged for seen in looks)
     return LintReport(
         spec=spec,
         subjects=tuple(Subject(_kind(name), name, tuple(notes)) for name, notes in facts.items()),
         findings=in_order(finding for seen in looks for finding in seen.findings),
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
         changes=tuple(changes),
         files=len(looks),
@@ -93,23 +97,23 @@ def lint(
 
 def look_at(module: Module, spec: RunSpec) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text."""
-    found: list[Finding] = []
-    notes: list[str] = []
-    for rule in choose(spec.select, spec.ignore, "source"):
-        if issubclass(rule, SourceRule):
-            try:
-                found += rule(module).findings()
-            except RecursionError:
-                notes.append(f"{rule.name()} did not come to an end: the code is nested too deeply")
+    rules = [rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)]
+    parts = [_of_this_file(judge(rules, module), module.path)]
     try:
-        for config in configs_of_source(module):
-            found += of_settings(config, spec)
+        parts += [of_settings(config, spec) for config in configs_of_source(module)]
     except SpecError as error:
-        notes.append(f"its settings are not looked at: {error}")
-    found = list(dict.fromkeys(found))
+        parts.append(Judgement(not_judged=(NotJudged("settings in the code", str(error), place=module.path),)))
+    judged = Judgement.of(parts)
+    found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
     kept = [f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)]
-    return Look(tuple(sorted(kept, key=lambda f: _offset(module, f))), len(found) - len(kept), tuple(notes))
+    return Look(tuple(sorted(kept, key=lambda f: _offset(module, f))), judged, len(found) - len(kept))
+
+
+def _of_this_file(judged: Judgement, path: str) -> Judgement:
+    """What failed on this file names it."""
+    named = (replace(part, reason=f"{path}: {part.reason}") if part.asked else part for part in judged.not_judged)
+    return replace(judged, not_judged=tuple(named))
 
 
 def _offset(module: Module, finding: Finding) -> int:

@@ -11,8 +11,8 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.catalogue import DATA, choose, station
-from truetune.checks.findings import Finding, in_order
-from truetune.checks.report import DataReport, Report, Subject
+from truetune.checks.judgement import Judgement
+from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
@@ -32,14 +32,14 @@ NO_TOKENIZER = ("not looked at", "name a tokenizer with -t")
 
 @dataclass(slots=True)
 class Look:
-    """What the paths are, and what was found so far."""
+    """What the paths are, and what was judged so far."""
 
     spec: RunSpec
     base: str | None
     settings: Path | None
     """The truetune.yaml that `spec` comes from"""
     subjects: list[Subject] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    judged: list[Judgement] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     tokenizer: str | None = None
     run: RunSpec | None = None
@@ -51,7 +51,7 @@ class Look:
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
-        self.findings += report.findings
+        self.judged.append(Judgement(report.findings, report.examined, report.not_judged))
 
 
 def look(
@@ -72,7 +72,7 @@ def look(
     for path in paths:
         _look(os.fspath(path), seen)
     if settings is not None:
-        seen.findings += of_settings(replace(read_config(settings), spec=spec), spec)
+        seen.judged.append(of_settings(replace(read_config(settings), spec=spec), spec))
     run = _run(seen, named=bool(paths) and settings is None)
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
         seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data), (NO_TOKENIZER,)))
@@ -82,11 +82,9 @@ def look(
         report = _checked(run, seen, progress) or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
-    return replace(
-        report,
-        subjects=(*seen.subjects, *report.subjects),
-        findings=in_order([*seen.findings, *report.findings]),
-        seconds=time.perf_counter() - started,
+    subjects = (*seen.subjects, *report.subjects)
+    return with_judgement(
+        replace(report, subjects=subjects, seconds=time.perf_counter() - started), Judgement.of(seen.judged)
     )
 
 
@@ -162,7 +160,7 @@ def _settings(path: str, seen: Look) -> None:
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
-    seen.findings += of_settings(config, seen.spec)
+    seen.judged.append(of_settings(config, seen.spec))
     facts = [
         ("keys of", config.version),
         ("trains by", run.training.method if _trains(config) else "nothing: there is no do_train"),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.movement import Manifest, manifest
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import Finding, in_order
 from truetune.checks.inspect_checkpoint import facts
+from truetune.checks.judgement import Judgement, judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import UsageError
@@ -65,14 +65,14 @@ def movement(
         found = replace(found, adapter=other)
     vars(found)["manifest"] = made = manifest(found, found.adapter, progress=progress)
     subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
-    findings = judge(found, spec.select, spec.ignore)
+    judged = judgement_of(found, spec.select, spec.ignore)
     return MovementReport(
-        spec=spec, subjects=(subject,), findings=findings, manifest=made, seconds=time.perf_counter() - started
-    )
+        spec=spec, subjects=(subject,), findings=judged.findings, examined=judged.examined,
+        not_judged=judged.not_judged, manifest=made, seconds=time.perf_counter() - started,
+    )  # fmt: skip
 
 
-def judge(found: Checkpoint, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Finding, ...]:
+def judgement_of(found: Checkpoint, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
     leave = (*ignore, *BY_SIGNS) if found.adapter else ignore
-    rules = [rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)]
-    return in_order(finding for rule in rules for finding in rule(found).findings())
+    return judge([rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)], found)

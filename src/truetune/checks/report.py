@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
+from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
 from truetune.encoding.batch import Example
 from truetune.encoding.ledger import Ledger
 from truetune.spec.run import RunSpec, Severity
@@ -18,6 +19,9 @@ from truetune.spec.run import RunSpec, Severity
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
     from truetune.logs.log import RunLog
+
+
+Outcome = Literal["findings", "not judged", "no findings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,10 @@ class Report:
     subjects: tuple[Subject, ...] = ()
     findings: tuple[Finding, ...]
     """By severity, then by code."""
+    examined: tuple[Examined, ...] = ()
+    """What was looked for and is not there"""
+    not_judged: tuple[NotJudged, ...] = ()
+    """What could not be judged, and why"""
     seconds: float
 
     def worst(self) -> Severity | None:
@@ -87,9 +95,26 @@ class Report:
         worst = self.worst()
         return worst is not None and RANK[worst] >= RANK[self.spec.fail_on]
 
-    def unjudged(self) -> str:
-        """Why the absence of findings says nothing; empty where it does say something."""
-        return ""
+    def missing(self) -> tuple[NotJudged, ...]:
+        """What was asked for and could not be judged."""
+        return tuple(missing(self.not_judged))
+
+    @property
+    def outcome(self) -> Outcome:
+        """`findings` where one is graver than a note; `not judged` where something asked for is missing, or no rule had
+        anything to look at; else `no findings`."""
+        if self.failed() or any(finding.severity != "info" for finding in self.findings):
+            return "findings"
+        return "not judged" if self._lacks() else "no findings"
+
+    def _lacks(self) -> bool:
+        return bool(self.missing()) or not (self.examined or self.findings)
+
+    def exit_code(self) -> int:
+        """1 with findings at or above `spec.fail_on`, 3 where something asked for was not judged, else 0."""
+        if self.failed():
+            return 1
+        return 3 if self._lacks() and not self.spec.allow_unjudged else 0
 
     def more(self) -> dict[str, Any]:
         """What its JSON has besides, for this kind of report: plain values."""
@@ -106,7 +131,7 @@ class Report:
         counts = Counter(finding.severity for finding in self.findings)
         found = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in RANK if counts[s])
         about = ", ".join(dict.fromkeys(subject.path for subject in self.subjects)) or ", ".join(self.spec.data)
-        return f"<{type(self).__name__} of {about or 'nothing'}: {found or 'no finding'}>"
+        return f"<{type(self).__name__} of {about or 'nothing'}: {found or self.outcome}>"
 
     def __str__(self) -> str:
         """What the terminal shows."""
@@ -118,6 +143,15 @@ class Report:
         from truetune.report.page import fragment
 
         return fragment(self)
+
+
+AnyReport = TypeVar("AnyReport", bound=Report)
+
+
+def with_judgement(report: AnyReport, more: Judgement) -> AnyReport:
+    """The report with what was judged besides."""
+    judged = Judgement.of([Judgement(report.findings, report.examined, report.not_judged), more])
+    return replace(report, findings=judged.findings, examined=judged.examined, not_judged=judged.not_judged)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

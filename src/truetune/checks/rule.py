@@ -7,6 +7,7 @@ subject, is the station's: data with a tokenizer (`DataRule`), settings, a sourc
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isnan
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
-from truetune.data.conversation import Conversation
+from truetune.checks.judgement import Unmet
+from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.machine import Launch
 from truetune.render.probes import Probes
@@ -60,6 +62,19 @@ class Rule(Generic[Subject]):
     @classmethod
     def name(cls) -> str:
         return cls.__module__.rsplit(".", 1)[-1].replace("_", "-")
+
+    @classmethod
+    def title(cls) -> str:
+        """The fault in one line: the beginning of the rule's page."""
+        return (inspect.getdoc(inspect.getmodule(cls)) or "").partition("\n")[0]
+
+    def unmet(self) -> Unmet | None:
+        """Why this rule can say nothing about its subject; None where it can. Asked where it found nothing."""
+        return None
+
+    def figure(self) -> str:
+        """What it measured where nothing is wrong, in one line with its numbers; empty where it measures nothing."""
+        return ""
 
     def findings(self) -> Iterator[Finding]:
         """Called once, when everything of the subject has been seen."""
@@ -109,6 +124,9 @@ class DataRule(Rule[Setup]):
 
     def batch(self, batch: Batch) -> None:
         """Called for each batch, in file order. Keep counts and at most MAX_CASES cases, never rows."""
+
+    def broken_line(self, origin: Origin, reason: str) -> None:
+        """Called for each line that holds no row; `reason` begins with its place."""
 
     def told(self) -> dict[str, Any]:
         """Called last: figures by name, plain values, for the `data` of a report."""
@@ -166,6 +184,20 @@ class LawRule(Rule["Audit"]):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         """What a broken law means; nan counts as broken."""
         raise NotImplementedError
+
+    def unmet(self) -> Unmet | None:
+        measured = self.subject.laws.get(self.law)
+        if measured is None:
+            return Unmet("the law was not measured", "measure all with --laws all")
+        if "value" not in measured:
+            return Unmet(str(measured.get("untested", "it was not measured")), asked=bool(measured.get("failed")))
+        if not _holds(measured):
+            return Unmet(f"the loss is not a number, which {self.NAN} explains")
+        return None
+
+    def figure(self) -> str:
+        measured = self.subject.laws[self.law]
+        return f"{measured['value']:.2g}, tolerance {measured['tolerance']:.1g} {measured.get('unit', '')}".strip()
 
 
 class RecitationRule(Rule["Audit"]):

@@ -9,14 +9,16 @@ from itertools import islice
 from math import inf
 
 from truetune.checks.catalogue import DATA, choose
+from truetune.checks.data_rules import DataRules
 from truetune.checks.far import far_rows
-from truetune.checks.findings import Finding, in_order
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import DataReport, TokenView
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import read
+from truetune.data.rows import OnBroken, read
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.encoding.stream import batches, with_proof
@@ -57,19 +59,19 @@ def _check(
     setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
         chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
-    rules = [rule(setup) for rule in chosen]
-    for rule in rules:
-        if spec.eval_data and type(rule).evaluation is not DataRule.evaluation:
-            rule.evaluation(_rows(spec, spec.eval_data))
+    rules = DataRules(chosen, setup)
+    if spec.eval_data:
+        rules.take_evaluation(lambda: _rows(spec, spec.eval_data))
+    empty: list[str] = []
+    stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally = Tally(spec.max_length)
-    for batch in batches(_rows(spec, spec.data, progress), setup.probes.renderer(), encoder):
+    for batch in batches(stream, setup.probes.renderer(), encoder):
         tally.add(batch)
-        for rule in rules:
-            rule.batch(batch)
-    if spec.data and not tally.rows:
-        raise DataError(f"{', '.join(spec.data)}: there is no row in it; at least one is needed")
-    findings = in_order(finding for rule in rules for finding in rule.findings())
+        rules.take(batch)
+    if rules.count_broken and not tally.rows:
+        raise DataError(rules.broken[0][1])
+    judged = Judgement.of([rules.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))])
     lengths = tally.lengths()
     return DataReport(
         spec=spec,
@@ -82,11 +84,17 @@ def _check(
         formats=dict(tally.formats),
         ledger=tally.ledger(),
         lengths=lengths,
-        data=tally.told(lengths) | {name: facts for rule in rules for name, facts in rule.told().items()},
-        findings=findings,
-        views=tuple(_views(setup, encoder, _wanted(findings, FEW, NEAR), 1)),
+        data=tally.told(lengths) | rules.told(),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        views=tuple(_views(setup, encoder, _wanted(judged.findings, FEW, NEAR), 1)),
         seconds=time.perf_counter() - started,
     )
+
+
+def _no_row(path: str) -> NotJudged:
+    return NotJudged(path, "the file holds no row", unlock="name the file that holds the data")
 
 
 def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
@@ -143,10 +151,16 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     return Setup(spec, made.tokenizer, made)
 
 
-def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = None) -> Iterator[Conversation]:
+def _rows(
+    spec: RunSpec,
+    paths: tuple[str, ...],
+    progress: Progress | None = None,
+    on_broken: OnBroken | None = None,
+    on_empty: Callable[[str], None] | None = None,
+) -> Iterator[Conversation]:
     if not paths:
         return iter(())
-    return read(paths, format=spec.format, columns=spec.map, progress=progress)
+    return read(paths, format=spec.format, columns=spec.map, progress=progress, on_broken=on_broken, on_empty=on_empty)
 
 
 def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf) -> set[Origin]:
@@ -160,13 +174,17 @@ def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> I
     """Of the first rows, and of those that are wanted; they are read again, and rendered with every offset known."""
     renderer, tokens = setup.probes.renderer(), 0
     last = max((origin.row for origin in wanted), default=0)
-    for row in _rows(setup.spec, setup.spec.data):
+    for row in _rows(setup.spec, setup.spec.data, on_broken=_told_before, on_empty=_told_before):
         if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
             batch = one_batch([row], renderer, encoder, exact=True)
             tokens += len(batch.ids) + (0 if batch.other is None else len(batch.other.ids))
             yield from views_of(batch, encoder.vocabulary)
         if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):
             return
+
+
+def _told_before(*_: object) -> None:
+    """Of a line without a row, and of an empty file, the check has told."""
 
 
 def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[TokenView]:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable
 
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import AnswersRule
 from truetune.generation.looks import Watched
@@ -15,11 +16,16 @@ from truetune.spec.run import RunSpec
 
 def findings_of(watched: Watched, spec: RunSpec | None = None) -> tuple[Finding, ...]:
     """What the rules that `spec` selects find in what was watched; nothing before the first look."""
+    return judgement_of(watched, spec).findings
+
+
+def judgement_of(watched: Watched, spec: RunSpec | None = None) -> Judgement:
+    """What the rules that `spec` selects say of what was watched; nothing before the first look."""
     if not watched.looks:
-        return ()
+        return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
     spec = spec or RunSpec()
     rules = [rule for rule in choose(spec.select, spec.ignore, "answers") if issubclass(rule, AnswersRule)]
-    return in_order(finding for rule in rules for finding in rule(watched).findings())
+    return judge(rules, watched)
 
 
 def report_of(watched: Watched, spec: RunSpec, path: str) -> Report:
@@ -30,10 +36,13 @@ def report_of(watched: Watched, spec: RunSpec, path: str) -> Report:
         "prompts": f"{len(watched.looks[-1].samples)}, at most {watched.limit} new tokens" if watched.looks else "none",
         "seconds": f"{sum(look.seconds for look in watched.looks):.1f}",
     }
+    judged = judgement_of(watched, spec)
     return Report(
         spec=spec,
         subjects=(Subject("answers", path, tuple(facts.items())),),
-        findings=findings_of(watched, spec),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
     )
 

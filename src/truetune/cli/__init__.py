@@ -1,7 +1,7 @@
 """The command line: parse, call one public function, draw, exit.
 
-Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input error, 130 interrupted, 141 the reader of the
-output has gone, 143 terminated.
+Exit codes: 0 judged and no finding at or above --fail-on, 1 findings, 2 usage or unreadable input, 3 something that was
+asked for could not be judged, 130 interrupted, 141 the reader of the output has gone, 143 terminated.
 """
 
 from __future__ import annotations

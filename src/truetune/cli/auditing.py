@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.helping import Command
-from truetune.cli.output import Delivery, report_options
+from truetune.cli.output import NOT_JUDGED, Delivery, report_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 @click.option("--laws", type=click.Choice(["quick", "all", "none"]), default="quick", show_default=True,
               help="Laws to test on the model: a few forward passes, or copies of it too.")  # fmt: skip
 @click.option("--on-error", type=click.Choice(["stop", "warn"]), default="stop", show_default=True,
-              help="Stop the run on findings at or above --fail-on, or let it go on.")  # fmt: skip
+              help="Stop the run on findings at or above --fail-on, or let it continue: the exit code is "
+                   "COMMAND's own then.")  # fmt: skip
 @click.option("--canary", is_flag=True, help="Send a marked row through the trainer's own preparation.")
 @report_options
 def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary: bool, **options: Any) -> int:
     """Run COMMAND unchanged, and audit what reaches the loss when its transformers.Trainer begins to train.
 
     The first train() of each trainer class in each process is looked at; the report goes to stderr. With findings at
-    or above --fail-on the run ends there with exit code 1; else its exit code is COMMAND's own.
+    or above --fail-on the run ends there with exit code 1. Else its exit code is COMMAND's own; where that is 0 and
+    something could not be judged it is 3.
 
     \b
     Examples:
@@ -54,17 +56,22 @@ def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary
     if deliver.output_format != "terminal" and deliver.output is None:
         raise UsageError(f"--format {deliver.output_format} needs -o FILE: the terminal is the command's own")
     spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
-    verdicts: list[bool] = []
+    verdicts: list[int] = []
 
     def judge(records: Sequence[Record]) -> bool:
         report = audit(records, spec)
-        verdicts.append(bool(numbered(deliver, len(verdicts))(report, err=True)) and on_error == "stop")
-        return not verdicts[-1]
+        verdicts.append(numbered(deliver, len(verdicts))(report, err=True))
+        return verdicts[-1] != 1 or on_error == "warn"
 
     outcome = start(command, {"mode": "audit", "batches": batches, "laws": laws, "canary": canary}, judge, say)
     if not outcome.reached and not outcome.lost:
         say(f"nothing was audited: {unseen(outcome)}")
-    return 1 if any(verdicts) else outcome.code
+    if on_error == "warn":
+        return outcome.code
+    if 1 in verdicts:
+        return 1
+    lost = outcome.lost or not verdicts or NOT_JUDGED in verdicts
+    return outcome.code or (NOT_JUDGED if lost and not spec.allow_unjudged else 0)
 
 
 def say(line: str) -> None:

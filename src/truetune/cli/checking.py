@@ -84,7 +84,7 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **op
     report = run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, **settings)
     for change in report.changes if diff else ():
         click.echo(change.diff, nl=False)
-    code = int(report.failed()) if diff else deliver(report)
+    code = report.exit_code() if diff else deliver(report)
     said = []
     if report.changes:
         done = many(sum(len(change.mended) for change in report.changes), "finding")

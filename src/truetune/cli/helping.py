@@ -20,14 +20,17 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
     ),
     "Opening a model": ("backend", "served_model", "route", "concurrency", "timeout", "trust_remote_code", "dtype"),
     "Report and output": (
-        *("select", "ignore", "fail_on", "output_format", "json", "output", "html", "verbose", "quiet"),
-        "no_progress",
+        *("select", "ignore", "fail_on", "allow_unjudged", "output_format", "json", "output", "html"),
+        *("verbose", "quiet", "no_progress"),
     ),
 }
 """Options by what they are about; the others come first"""
 GROUPED = 14
 """Options from which they are grouped"""
-EXITS = "Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or input error, 130 interrupted."
+EXITS = (
+    "Exit codes: 0 judged, no finding at or above --fail-on; 1 findings; 2 usage or unreadable input; 3 something "
+    "asked for could not be judged; 130 interrupted."
+)
 
 
 class Command(click.Command):

@@ -19,7 +19,7 @@ MASKS = ("contract", "generation-tags", "response-marker")
 ENCODING = ("overflow", "packing", "content_specials", "on_error", "file_format", "loss_weights", "trainer",
             "record_root")  # fmt: skip
 SETTINGS = (".yaml", ".yml", ".toml")
-OF_RULES = ("select", "ignore", "fail_on")
+OF_RULES = ("select", "ignore", "fail_on", "allow_unjudged")
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report
     from truetune.spec.run import RunSpec
 
+NOT_JUDGED = 3
+"""The exit code where something that was asked for could not be judged"""
 SEVERITIES = ("error", "warning", "info")
 ENDINGS = {".json": "json", ".sarif": "sarif"}
 """What a file is to hold, by its name, where --format does not say"""
@@ -97,6 +99,8 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="Not these rules. Repeatable."),
         click.option("--fail-on", type=click.Choice(SEVERITIES),
                      help="Lowest severity that makes the exit code 1 (error)."),
+        click.option("--allow-unjudged", is_flag=True, default=None,
+                     help="Exit with 0, not 3, where something could not be judged."),
         form_options("sarif"),
         click.option("-o", "--output", metavar="FILE", is_eager=True,
                      help="Write to this file and not to the terminal; .json and .sarif choose the format."),
@@ -146,7 +150,7 @@ class Delivery:
             raise
         if self.output is None:
             self._draw(report, err=err)
-        return int(report.failed())
+        return report.exit_code()
 
     def write(self, report: Report) -> None:
         """Into files, as far as they are asked for."""

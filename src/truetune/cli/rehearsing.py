@@ -11,7 +11,7 @@ import click
 
 from truetune.cli.auditing import say, unseen
 from truetune.cli.helping import Command
-from truetune.cli.output import Delivery, report_options
+from truetune.cli.output import NOT_JUDGED, Delivery, report_options
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ def rehearse(
             except TruetuneError as error:
                 troubles.append(error)
         report = judged(records, spec)
-        verdicts.append(deliver(report, err=True) or 2 * bool(report.unjudged()))
-        if report.unjudged():
-            say(f"not judged: {report.unjudged()}")
+        verdicts.append(deliver(report, err=True))
         return False
 
     orders = {"mode": "rehearse", "rows": rows, "batches": batches, "laws": laws, "canary": False,
@@ -106,14 +104,14 @@ def rehearse(
         say(line)
     if refusals.failure or outcome.code == REFUSED:
         say(f"nothing was rehearsed{refusals.failure and f': the hook failed ({refusals.failure})'}")
-        return 2
+        return NOT_JUDGED
     if troubles:
         raise troubles[0]
     if not verdicts:
         if not outcome.reached and not outcome.lost:
             hint = f"; {OFFLINE}" if outcome.code else ""
             say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}{hint}")
-        return outcome.code or 2
+        return outcome.code or NOT_JUDGED
     return 1 if 1 in verdicts else max(verdicts)
 
 

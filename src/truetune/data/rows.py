@@ -15,6 +15,8 @@ from truetune.errors import DataError
 from truetune.spec.run import Format
 
 REPORT_EVERY = 256
+OnBroken = Callable[[Origin, str], None]
+"""Told of a line that holds no row: where it is, and why, with its place"""
 
 
 def read(
@@ -23,28 +25,43 @@ def read(
     format: Format | None = None,
     columns: Mapping[str, str] | None = None,
     progress: Callable[[int, int, int], None] | None = None,
+    on_broken: OnBroken | None = None,
+    on_empty: Callable[[str], None] | None = None,
 ) -> Iterator[Conversation]:
     """The rows of files, folders and globs, in order; memory does not grow with their number.
 
     `format` is found by the columns of each file's first row when None; `columns` says what the file calls a column
-    (answer -> output). `progress` is told rows done, bytes of the files read, and bytes in all.
+    (answer -> output). `progress` is told rows done, bytes of the files read, and bytes in all. `on_broken` is told of
+    lines that hold no row, which have their number too, `on_empty` of files without a line.
 
-    Raises DataError for a file that is missing or broken. A row of the wrong shape is a Conversation with `problems`.
+    Raises DataError for a file that is missing or broken, and for what no callback is told of. A row of the wrong shape
+    is a Conversation with `problems`.
     """
     sources = resolve(paths)
     sizes = [source.path.stat().st_size for source in sources]
     total, number, done, reached = sum(sizes), 0, 0, 0
+
+    def pass_over(origin: Origin, reason: str) -> None:
+        nonlocal number
+        if on_broken is None:
+            raise DataError(reason)
+        on_broken(origin, reason)
+        number += 1
+
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
             first = number
-            for row in conversations(records(source, raw), source, number, format=format, columns=columns):
+            found = records(source, raw)
+            for row in conversations(found, source, number, format=format, columns=columns, on_broken=pass_over):
                 yield row
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
                     reached = max(reached, done + raw.tell())
                     progress(number, reached, total)
         if number == first:
-            raise DataError(f"{source.path}: the file holds no row")
+            if on_empty is None:
+                raise DataError(f"{source.path}: the file holds no row")
+            on_empty(str(source.path))
         done += size
         if progress is not None:
             progress(number, done, total)
@@ -58,7 +75,7 @@ def conversations(
     format: Format | None = None,
     columns: Mapping[str, str] | None = None,
     like: Record | None = None,
-    on_broken: Callable[[Origin, str], None] | None = None,
+    on_broken: OnBroken | None = None,
 ) -> Iterator[Conversation]:
     """The records of one file as conversations.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.judgement import Judgement, judge
 from truetune.checks.report import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.errors import UsageError
@@ -142,10 +142,13 @@ def evaluate(
         other = None if against is None else other_of(against, place, base, probes, rows)
         evaluated, metrics, notes = _evaluated(place, other, Measuring(probes, rows, asking, confidence), parser)
     done = _tasks(place, tasks, asking.options, include=include, fewshot=fewshot, limit=limit) if tasks else None
+    told = judgement_of(evaluated, spec)
     return EvaluationReport(
         spec=spec,
         subjects=(_subject(place, evaluated, spec),),
-        findings=findings_of(evaluated, spec),
+        findings=told.findings,
+        examined=told.examined,
+        not_judged=told.not_judged,
         seconds=time.perf_counter() - started,
         name=name,
         evaluated=evaluated,
@@ -162,10 +165,12 @@ def _tasks(place: Place, names: Sequence[str], options: Options, **given: Any) -
     return run_tasks(place, names, options, **given)
 
 
-def findings_of(evaluated: Evaluated | None, spec: RunSpec) -> tuple[Finding, ...]:
-    """What the rules that `spec` selects find in what was measured."""
+def judgement_of(evaluated: Evaluated | None, spec: RunSpec) -> Judgement:
+    """What the rules that `spec` selects say of what was measured; without it, of tasks alone, they have no part."""
+    if evaluated is None:
+        return Judgement()
     rules = [rule for rule in choose(spec.select, spec.ignore, "evaluation") if issubclass(rule, EvaluationRule)]
-    return in_order(found for rule in rules for found in rule(evaluated).findings()) if evaluated else ()
+    return judge(rules, evaluated)
 
 
 def _evaluated(
@@ -178,7 +183,8 @@ def _evaluated(
     if asking.parse is not None and parser is not None:
         made = replace(made, parser=proof_of(asking.parse, golds, name=parser,
                                              questions=[prompt.question for prompt in rows.golds]))  # fmt: skip
-        if rows.prompts and any(RANK[f.severity] == RANK["error"] for f in findings_of(made, measuring.probes.spec)):
+        found = judgement_of(made, measuring.probes.spec).findings
+        if rows.prompts and any(finding.severity == "error" for finding in found):
             notes.append("no prompt was asked: the parser reads known answers wrongly, and would read others so")
             measuring = replace(measuring, rows=replace(rows, prompts=()))
         elif not rows.prompts:

@@ -17,13 +17,22 @@ from truetune.checkpoint.checkpoint import is_checkpoint
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run, step_of
 from truetune.checks.findings import Finding
-from truetune.checks.watching import findings_of, news
+from truetune.checks.watching import findings_of, judgement_of, news
 from truetune.data.atomic import write
 from truetune.data.output_folder import Input, check_outside_inputs, refuse, strangers
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.asked import Asked, asked, columns_of, data_of
 from truetune.evaluation.report import SampleReport, Success
-from truetune.evaluation.sample import PLAIN, Asking, Progress, failing, judged, looked, subject, unanswered
+from truetune.evaluation.sample import (
+    PLAIN,
+    Asking,
+    Progress,
+    failing,
+    judgement_with_causes,
+    looked,
+    subject,
+    unanswered,
+)
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed
 from truetune.generation.looks import Look, Prompt, Watched
@@ -162,18 +171,20 @@ class _Followed:
         assert self.asked is not None
         found, watched = self.asked, self.watched()
         last = watched.looks[-1]
-        findings, kind = findings_of(watched, probes.spec), "the answers that were kept"
+        judged, kind = judgement_of(watched, probes.spec), "the answers that were kept"
         if not there:
             self.notes.append(f"the checkpoint of step {last.step:,} is gone: it can't be asked why")
         elif failing(last, limit) if diagnose is None else diagnose:
             with opened(place, probes.tokenizer, self.asking.options) as backend:
-                findings, more = judged(place, probes, watched, backend, self.asking, diagnose)
+                judged, more = judgement_with_causes(place, probes, watched, backend, self.asking, diagnose)
                 self.notes += [*more, *backend.notes]
                 kind = backend.kind
         return SampleReport(
             spec=probes.spec.model_copy(update={"data": self.files}),
             subjects=(subject(place, probes, found, self.asking, kind),),
-            findings=findings,
+            findings=judged.findings,
+            examined=judged.examined,
+            not_judged=judged.not_judged,
             seconds=time.perf_counter() - started,
             name=name,
             looks=watched.looks,

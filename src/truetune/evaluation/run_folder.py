@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from truetune.checkpoint.files import Fault, read_object
 from truetune.checkpoint.run_record import read_run as read_record
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Case, Finding
+from truetune.checks.judgement import Judgement, judge
 from truetune.checks.rule import LogRule
-from truetune.checks.watching import findings_of
+from truetune.checks.watching import judgement_of
 from truetune.errors import DataError, UsageError
 from truetune.generation.looks import Look, Watched
 from truetune.logs.log import RunLog
@@ -64,6 +65,8 @@ class RunFolder:
     """With the tokens after which its answers were cut"""
     found: tuple[Found, ...]
     notes: tuple[str, ...] = ()
+    judged: Judgement = field(default_factory=Judgement)
+    """What was examined besides, and what was not judged"""
 
 
 def open_run(path: str, spec: RunSpec) -> RunFolder:
@@ -73,11 +76,14 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     where, notes = Path(path), list[str]()
     if not where.is_dir():
         alone = _log(path)
-        return RunFolder(path, alone, {}, {}, (), tuple(_of_log(alone, spec)))
+        judged = _of_log(alone, spec)
+        return RunFolder(path, alone, {}, {}, (), tuple(map(_marked, judged.findings)), judged=judged)
     looks, watch, record = read(where), _watch(where / WATCH, notes), read_record(where)
     log = _log(path) if is_run(path) or not (looks or watch) else None
-    found = (*_of_log(log, spec), *_of_answers(where, looks, record, spec, notes))
-    return RunFolder(path, log, record, watch, tuple(looks), found, tuple(notes))
+    judged = _of_log(log, spec)
+    answers, of_answers = _of_answers(where, looks, record, spec, notes)
+    found = (*map(_marked, judged.findings), *answers)
+    return RunFolder(path, log, record, watch, tuple(looks), found, tuple(notes), Judgement.of([judged, of_answers]))
 
 
 def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
@@ -123,13 +129,11 @@ def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
     return content or {}
 
 
-def _of_log(log: RunLog | None, spec: RunSpec) -> Iterator[Found]:
-    """What the rules on logs say, each at the step that its figure marks."""
+def _of_log(log: RunLog | None, spec: RunSpec) -> Judgement:
+    """What the rules on logs say."""
     if log is None:
-        return
-    for rule in choose(spec.select, spec.ignore, "log"):
-        if issubclass(rule, LogRule):
-            yield from map(_marked, rule(log).findings())
+        return Judgement()
+    return judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
 
 
 def _marked(finding: Finding) -> Found:
@@ -139,16 +143,19 @@ def _marked(finding: Finding) -> Found:
 
 def _of_answers(
     folder: Path, looks: list[tuple[Look, int]], record: Mapping[str, Any], spec: RunSpec, notes: list[str]
-) -> list[Found]:
-    """What was noted while it ran; where nothing was, what the rules say of the looks as they stand."""
-    if (folder / FINDINGS).is_file():
-        chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
-        return [found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen]
-    if not looks or (folder / WATCH).is_file():
-        return []
+) -> tuple[list[Found], Judgement]:
+    """What was noted while it ran, and what the rules say of the looks as they stand; found is the former, if any."""
+    if not looks:
+        return [], Judgement()
     finished = record.get("status") not in RUNNING
     watched = Watched(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
-    return [Found(finding, watched.looks[-1].step) for finding in findings_of(watched, spec)]
+    judged = judgement_of(watched, spec)
+    if (folder / FINDINGS).is_file():
+        chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
+        return [found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen], judged
+    if (folder / WATCH).is_file():
+        return [], judged
+    return [Found(finding, watched.looks[-1].step) for finding in judged.findings], judged
 
 
 def _noted(file: Path, notes: list[str]) -> list[Found]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
+from truetune.checks.judgement import Judgement
 from truetune.checks.report import Report, Subject
 from truetune.evaluation.report import Success, plain
 from truetune.evaluation.run_facts import facts, sentence, settings
@@ -57,12 +58,15 @@ def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     runs, names = tuple(open_run(path, spec) for path in paths), named(paths)
     if len(runs) > 1:
         runs = tuple(_signed(run, name) for run, name in zip(runs, names, strict=True))
+    judged = Judgement.of(run.judged for run in runs)
     return RunReport(
         spec=spec,
         subjects=tuple(
             Subject("run", run.path, tuple((k, v) for k, v in facts(run).items() if k in BRIEF)) for run in runs
         ),
         findings=in_order(found.finding for run in runs for found in run.found),
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
         runs=runs,
         names=names,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from truetune.checks.causes import causes_of, explained
-from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.findings import RANK, in_order
+from truetune.checks.judgement import Judgement
 from truetune.checks.report import Subject
-from truetune.checks.watching import findings_of
+from truetune.checks.watching import judgement_of
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.asked import Asked, again, asked, columns_of, data_of
 from truetune.evaluation.compare import Compared, compared
@@ -95,14 +96,16 @@ def sample(
     asking = Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress)
     with opened(place, probes.tokenizer, options) as backend:
         look = looked(backend, probes, found.prompts, asking)
-        findings, notes = judged(place, probes, Watched((look,), limit=max_new_tokens, finished=True), backend, asking,
-                                 diagnose)  # fmt: skip
+        watched = Watched((look,), limit=max_new_tokens, finished=True)
+        judged, notes = judgement_with_causes(place, probes, watched, backend, asking, diagnose)
         notes += tuple(backend.notes)
     beside = None if compare is None else _beside(compare, place, probes, look, files, asking, base, settings)
     return SampleReport(
         spec=probes.spec.model_copy(update={"data": files}),
         subjects=(subject(place, probes, found, asking, backend.kind),),
-        findings=findings,
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
         name=name,
         looks=(look,),
@@ -130,11 +133,11 @@ def looked(backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: 
     return Look(step, samples, time.perf_counter() - started)
 
 
-def judged(
+def judgement_with_causes(
     place: Place, probes: Probes, watched: Watched, backend: Backend, asking: Asking, diagnose: bool | None
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """Findings, those that name a cause first, and what could not be asked."""
-    symptoms = findings_of(watched, probes.spec)
+) -> tuple[Judgement, tuple[str, ...]]:
+    """What the rules say, findings that name a cause first; and what could not be asked."""
+    symptoms = judgement_of(watched, probes.spec)
     look = watched.looks[-1]
     if not (failing(look, watched.limit) if diagnose is None else diagnose):
         return symptoms, ()
@@ -142,10 +145,11 @@ def judged(
     inquest = inquire(place, probes, prompts, look, backend, options=asking.options, limit=watched.limit,
                       greedy=not asking.temperature, progress=asking.tell("asking why"))  # fmt: skip
     found = causes_of(inquest, probes.spec)
-    causes = [finding for finding in found if RANK[finding.severity]]
+    causes = [finding for finding in found.findings if RANK[finding.severity]]
     known = {finding.code for finding in causes}
-    others = in_order(f for f in (*symptoms, *found) if f.code not in known and not explained(f, causes))
-    return (*causes, *others), inquest.notes
+    all_findings = (*symptoms.findings, *found.findings)
+    others = in_order(f for f in all_findings if f.code not in known and not explained(f, causes))
+    return replace(Judgement.of([symptoms, found]), findings=(*causes, *others)), inquest.notes
 
 
 def failing(look: Look, limit: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from truetune.auditing.audit import Audit
 from truetune.checks.catalogue import rules
+from truetune.checks.judgement import judge
 from truetune.probe.record import Record
 
 TIMES = 3.0
@@ -102,6 +103,6 @@ def shown(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str:
 def _fired(record: Record, recitation: Mapping[str, Any]) -> Iterator[str]:
     """Names of the rules on recitations that this one breaks."""
     subject = Audit((Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset())
-    for rule in rules("recitation"):
-        if any(finding.severity != "info" for finding in rule(subject).findings()):
-            yield rule.name()
+    for finding in judge(rules("recitation"), subject).findings:
+        if finding.severity != "info":
+            yield finding.rule

@@ -8,6 +8,7 @@ from typing import Any
 
 from truetune.checks.audit import AuditReport
 from truetune.checks.audit import audit as judge
+from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recited import UNLEARNED
 from truetune.probe.record import Record
 from truetune.rehearsal.mutate import Mutation, mutation
@@ -56,12 +57,6 @@ class RehearsalReport(AuditReport):
     mutation: Mutation | None = None
     """Faults put into the run's own batch, and who noticed; None where none were asked for"""
 
-    nothing: str = ""
-    """Why nothing was recited and no margin was compared; empty where something was"""
-
-    def unjudged(self) -> str:
-        return self.nothing and f"nothing was recited: {self.nothing}"
-
     def more(self) -> dict[str, Any]:
         return {
             "recitation": {
@@ -80,6 +75,9 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
     found: dict[str, Any] = records[0].facts.get("recitation", {})
     taken = {field.name: getattr(audited, field.name) for field in fields(audited)}
     taken["notes"] = (*audited.notes, *_unjudged(found))
+    if not (found.get("rows") or found.get("pairs")):
+        reason = f"nothing was recited: {found.get('nothing') or NO_PAIRS}"
+        taken["not_judged"] = (NotJudged("recitation", reason), *audited.not_judged)
     return RehearsalReport(
         **taken,
         recited=tuple(
@@ -90,7 +88,6 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
         losses=tuple(found.get("loss", ())),
         miniature=_miniature(found),
         mutation=mutation(records),
-        nothing="" if found.get("rows") or found.get("pairs") else found.get("nothing") or NO_PAIRS,
     )
 
 

@@ -55,6 +55,22 @@ def report_dict(report: Report) -> dict[str, Any]:
         **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
         **more,
         "findings": findings_json(report.findings),
+        "examined": [
+            {"rule": part.rule, "code": part.code, "looked_for": part.looked_for, "figure": part.figure}
+            for part in report.examined
+        ],
+        "not_judged": [
+            {
+                "what": part.what,
+                "code": part.code,
+                "reason": part.reason,
+                "place": part.place,
+                "unlock": part.unlock,
+                "asked": part.asked,
+            }
+            for part in report.not_judged
+        ],
+        "outcome": report.outcome,
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
         "shown": shown(report),

@@ -35,8 +35,10 @@ def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
     """What to do next: the remedy of the gravest finding, else the command that follows; empty where there is none.
     `runs` are those of its JSON."""
     gravest = next((finding for finding in report.findings if finding.severity != "info"), None)
-    if gravest or report.unjudged():
-        return gravest.remedy if gravest else report.unjudged()
+    if gravest:
+        return gravest.remedy
+    if report.outcome == "not judged":
+        return next((part.unlock or part.reason for part in report.missing()), NOTHING_TO_JUDGE)
     if runs:
         return NEXT["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
     return next((NEXT[kind.__name__] for kind in type(report).__mro__ if kind.__name__ in NEXT), "")
@@ -44,10 +46,17 @@ def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
 
 def _found(report: Report, where: str) -> str:
     grave = [finding for finding in report.findings if finding.severity != "info"]
+    if not grave and report.outcome == "not judged":
+        return f"Not judged: {next(iter(report.missing()), f'no rule has anything to look at in {where}')}."
     if not grave:
-        return f"Nothing wrong was found in {where}."
+        return f"No findings in {where}; {fine(report)}."
     others = f"; and {many(len(grave) - 1, 'finding')} more" if grave[1:] else ""
     return f"{grave[0].message} ({grave[0].rule}){others}"
+
+
+def fine(report: Report) -> str:
+    """How much was examined and is fine: `83 checks examined and fine`."""
+    return f"{many(len(report.examined), 'check')} examined and fine"
 
 
 def _lint(report: LintReport) -> str:
@@ -123,6 +132,7 @@ def _rehearsal(report: RehearsalReport) -> str:
     return "; ".join((*parts, audited.verdict(report)))
 
 
+NOTHING_TO_JUDGE = "name what is to be judged: data with -t TOKENIZER, settings, a training script, a log or a model"
 SAID: Mapping[str, Callable[[Any], str]] = {
     "DoctorReport": _doctor, "EvaluationReport": _evaluation, "LintReport": _lint, "MovementReport": _movement,
     "RehearsalReport": _rehearsal, "SampleReport": _sample, "ServiceReport": _service,
@@ -130,8 +140,8 @@ SAID: Mapping[str, Callable[[Any], str]] = {
 """By the class of a report, which is not imported for its name alone"""
 NEXT: Mapping[str, str] = {
     "curves alone": "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT",
-    "AuditReport": "let the run go on; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT",
-    "DataReport": "rehearse the run in miniature: truetune rehearse SETTINGS, or truetune rehearse -- python train.py",
+    "AuditReport": "let the run continue; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT",
+    "DataReport": "see what your own trainer makes of these rows: truetune run -- python train.py",
     "DoctorReport": "look at the data: truetune check DATA -t MODEL",
     "EvaluationReport": "look at its answers: truetune sample MODEL --data HELD-OUT",
     "LintReport": "look at the data: truetune check DATA -t MODEL",

@@ -13,10 +13,12 @@ from truetune.parsing.limits import RESULT
 from truetune.report.as_json import SCHEMA
 
 Result = dict[str, Any]
-JOINED = ("subjects", "findings", "views", "runs", "shown")
+JOINED = ("subjects", "findings", "examined", "not_judged", "views", "runs", "shown")
 """Lists, which follow one another"""
 FIRST = ("schema", "truetune", "spec")
 """Taken from the first"""
+OUTCOMES = ("findings", "not judged", "no findings")
+"""The gravest of several holds"""
 SAID = ("verdict", "next", "summary")
 """Sentences: those of the first stand, or of the first that failed and has no findings to say so"""
 
@@ -70,6 +72,8 @@ def joined(results: Sequence[tuple[str, Result]]) -> Result:
                 made[key] = made.get(key, 0) + value
             elif key == "failed":
                 made[key] = bool(made.get(key)) or bool(value)
+            elif key == "outcome":
+                made[key] = min(made.get(key, value), value, key=OUTCOMES.index)
             elif value is None or (key in FIRST and key in made):
                 made.setdefault(key, value)
             elif made.get(key) is not None:

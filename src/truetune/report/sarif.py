@@ -11,6 +11,7 @@ from urllib.parse import quote
 import truetune
 from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import NotJudged
 from truetune.checks.report import DataReport, Report
 from truetune.report.terminal import summary_of
 from truetune.report.text import visible
@@ -39,10 +40,23 @@ def to_sarif(report: Report) -> str:
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": not report.missing(),
+                "exitCode": report.exit_code(),
+                "toolExecutionNotifications": [_notification(part) for part in report.not_judged],
+            }
+        ],
         "results": [_result(finding, place, report) for finding in report.findings],
     }
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2)
+
+
+def _notification(part: NotJudged) -> dict[str, Any]:
+    """What was not judged, as SARIF 3.58 has it: a warning where it was asked for, else a note."""
+    named = {"associatedRule": {"id": part.code}} if part.code else {}
+    return {"level": "warning" if part.asked else "note", "message": {"text": _literal(f"not judged: {part}")}} | named
 
 
 def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from truetune.checks.report import AuditReport, DataReport, Report, Subject
 from truetune.checks.rule import Rule
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
-from truetune.report import audited
+from truetune.report import audited, judged
 from truetune.report.text import clip, drawn, many, share, visible, wrap
 from truetune.spec.run import Severity
 
@@ -42,7 +42,10 @@ DRAWERS = {
 
 
 def render_report(report: Report, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
-    """Draw verdict, findings, ledger and lengths; `verbose` draws notes in full, `quiet` findings alone."""
+    """Draw verdict, findings, what was not judged, the next step, and figures last.
+
+    `verbose` draws notes, figures beside findings and the list of checks in full; `quiet` findings alone.
+    """
     learned = report if isinstance(report, DataReport) and report.rows else None
     if not quiet:
         for subject in report.subjects:
@@ -64,12 +67,19 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
         return
     if notes:
         _say(console)
-    if learned:
-        _learned(learned, console)
-    if isinstance(report, AuditReport):
-        audited.render_audited(report, console, verbose)
+    for line in judged.lines(report, verbose=verbose):
+        _say(console, Text("\n".join(wrap(visible(line), console.width)), style="" if verbose else "yellow"))
     draw_more_of(report, console, verbose)
     _say(console, summary(report))
+    if report.outcome == "findings" and not verbose and (learned or isinstance(report, AuditReport)):
+        _say(console, Text("figures by source and length: -v", style="dim"))
+        return
+    if learned:
+        _say(console)
+        _learned(learned, console)
+    if isinstance(report, AuditReport):
+        _say(console)
+        audited.render_audited(report, console, verbose)
 
 
 def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
@@ -132,9 +142,10 @@ def summary(report: Report) -> Text:
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
     if not found:
-        parts = [Text("not judged", style="bold yellow") if report.unjudged() else Text("clean", style="bold green")]
+        parts = [Text(report.outcome, style="bold yellow" if report.outcome == "not judged" else "bold green")]
     if counts["info"]:
         parts.append(Text(many(counts["info"], "note")))
+    parts.append(Text(judged.counts(report)))
     rows = report.rows if isinstance(report, DataReport) else 0
     looked = many(rows, "row") if rows else many(max(1, len(report.subjects)), "subject")
     if isinstance(report, AuditReport):
@@ -145,10 +156,18 @@ def summary(report: Report) -> Text:
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
             text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint {option} (or --diff first)")
+    if not found and (step := _next(report)):
+        text.append(f"\nnext: {step}")
     if found:
         text.append("\nmore on a rule: truetune explain RULE")
         text.append(" · on a row: truetune show FILE:LINE" if rows else "")
     return text
+
+
+def _next(report: Report) -> str:
+    from truetune.report.headline import then  # it draws sentences of this module
+
+    return then(report)
 
 
 def _say(console: Console, text: Text | str = "") -> None:

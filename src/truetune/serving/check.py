@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from truetune.checks.catalogue import choose
-from truetune.checks.findings import Finding, in_order
+from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Subject
 from truetune.checks.rule import ServingRule
 from truetune.data.rows import read
@@ -77,19 +77,23 @@ def serve_check(
     client = Client(server, seconds=options.timeout, concurrency=options.concurrency, bos=bos.token if bos else None)
     spec = spec or place.spec(**settings)
     service = _seen(place, client, made, record, options, strength=strength, longest=longest, say=say)
+    judged = judgement_of(service, spec)
     return ServiceReport(
         spec=spec,
         subjects=(Subject("server", server.root, tuple(_facts(place, client, record).items())),),
-        findings=findings_of(service, spec),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
         service=service,
     )
 
 
-def findings_of(service: Service, spec: RunSpec) -> tuple[Finding, ...]:
-    """What the rules that `spec` selects find in a service."""
+def judgement_of(service: Service, spec: RunSpec) -> Judgement:
+    """What the rules that `spec` selects say of a service, and the parts of it that could not be seen."""
     rules = [rule for rule in choose(spec.select, spec.ignore, "serving") if issubclass(rule, ServingRule)]
-    return in_order(finding for rule in rules for finding in rule(service).findings())
+    lost = (NotJudged(part, "the check was broken off before", unlock="check again") for part in service.lost)
+    return Judgement.of([judge(rules, service), Judgement(not_judged=tuple(lost))])
 
 
 def _facts(place: Place, client: Client, record: Record) -> dict[str, str]:

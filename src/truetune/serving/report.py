@@ -15,9 +15,5 @@ class ServiceReport(Report):
 
     service: Service
 
-    def failed(self) -> bool:
-        """A check that was broken off is not clean."""
-        return super().failed() or bool(self.service.lost)
-
     def more(self) -> dict[str, Any]:
         return {"service": asdict(self.service)}

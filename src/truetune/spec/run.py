@@ -131,6 +131,8 @@ class RunSpec(_Part):
     """Rules to leave out, by name or code prefix."""
     fail_on: Severity = "error"
     """The lowest severity that makes the exit code 1."""
+    allow_unjudged: bool = False
+    """The exit code is 0, not 3, where something that was asked for could not be judged."""
 
     @field_validator("data", "eval_data", "select", "ignore", mode="before")
     @classmethod

@@ -25,7 +25,7 @@ from truetune.checkpoint.files import read_object
 from truetune.checkpoint.fingerprint import fingerprint
 from truetune.checkpoint.movement import Manifest
 from truetune.checks.findings import Finding
-from truetune.checks.movement import judge
+from truetune.checks.movement import judgement_of
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import adapter_rows, model_class
@@ -144,7 +144,7 @@ def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoi
             f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it would round the "
             "adapter away. Name the folder of the unquantized model with --base, or serve the adapter unmerged"
         )
-    told = judge(found)
+    told = judgement_of(found).findings
     errors = [finding for finding in told if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
@@ -192,7 +192,7 @@ class _Places:
 
 def _told(model: Checkpoint) -> tuple[Finding, ...]:
     """What the rules say about the merged model; notes left out."""
-    return tuple(finding for finding in judge(model) if finding.severity != "info")
+    return tuple(finding for finding in judgement_of(model).findings if finding.severity != "info")
 
 
 @dataclass(frozen=True)

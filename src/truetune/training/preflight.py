@@ -10,7 +10,7 @@ import truetune
 from truetune.auditing.here import record_of as audited
 from truetune.checks.audit import audit
 from truetune.checks.findings import RANK, Finding, in_order
-from truetune.checks.report import AuditReport, Report
+from truetune.checks.report import AuditReport, Report, with_judgement
 from truetune.checks.run import check
 from truetune.checks.settings import of_settings
 from truetune.data.conversation import Conversation
@@ -68,7 +68,7 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
     spec = spec.model_copy(update={"ignore": (*spec.ignore, *moot)})
     report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
     config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
-    return replace(report, findings=in_order([*report.findings, *of_settings(config, spec)]))
+    return with_judgement(report, of_settings(config, spec))
 
 
 def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:

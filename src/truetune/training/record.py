@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from truetune.training.rows import Data
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "bitsandbytes")
-ASIDE = ("rehearsal", "watch", "select", "ignore", "fail_on", "data", "eval_data", "tokenizer", "model")
+ASIDE = (
+    *("rehearsal", "watch", "select", "ignore", "fail_on", "allow_unjudged"),
+    *("data", "eval_data", "tokenizer", "model"),
+)
 """Settings that do not shape the weights, or whose contents count and not their names"""
 ASIDE_TRAINING = ("output_dir", "save_total_limit", "resume_from_checkpoint", "adapter")
 ASIDE_TRAINER = ("output_dir", "report_to", "run_name", "disable_tqdm", "save_total_limit", "logging_dir", "project")

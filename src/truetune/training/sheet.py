@@ -47,7 +47,7 @@ LAYOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "watch.stop_on",
     )),
     ("Arguments of the trainer that have no name here; rules of `truetune check`", (
-        "trainer", "select", "ignore", "fail_on",
+        "trainer", "select", "ignore", "fail_on", "allow_unjudged",
     )),
 )  # fmt: skip
 SET = frozenset((

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
 
@@ -56,6 +57,13 @@ class MalformedRows(DataRule):
                 self.kinds.update({problem.kind for problem in problems})
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(of_problem(batch, row, problems[0]))
+
+    def broken_line(self, origin: Origin, reason: str) -> None:
+        self.rows += 1
+        self.odd += 1
+        self.kinds["no row"] += 1
+        if len(self.cases) < MAX_CASES:
+            self.cases.append(Case(reason.removeprefix(f"{origin.file}:{origin.line}: "), origin))
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -11,9 +11,11 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.checks.figure import Figure, Mark, Series
+from truetune.report.headline import NOTHING_TO_JUDGE
 from truetune.report.page.section import Result, Section, drawn
 from truetune.report.plot import svg
 from truetune.report.terminal import CURVES
+from truetune.report.text import many
 
 SEVERITIES = ("error", "warning", "info")
 OPEN = 12
@@ -36,18 +38,25 @@ def section(result: Result) -> Section | None:
         for i, (finding, anchor) in enumerate(anchors(result))
     ]
     counts = [(s, sum(finding["severity"] == s for finding in found)) for s in SEVERITIES]
-    html = drawn("findings.html.jinja", findings=found, counts=counts, beyond=standing(result)[1])
+    word, beyond = standing(result)
+    html = drawn(
+        "findings.html.jinja", findings=found, counts=counts, standing=word, beyond=beyond,
+        examined=result.get("examined") or (), not_judged=result.get("not_judged") or (),
+    )  # fmt: skip
     return Section("findings", "Findings", html, {"count": len(found)})
 
 
 def standing(result: Result) -> tuple[str, str]:
-    """Of a result without a finding that is more than a note: a word, and what it means; empty where it is clean."""
+    """Of a result without a finding that is more than a note: a word, and what it means."""
     if result.get("failed"):
         return "failed", str(result.get("summary") or result.get("verdict"))
-    recited = result.get("recitation")
-    if recited and not (recited["rows"] or recited["pairs"]):
-        return "not judged", str(result.get("next"))
-    return ("nothing found in the curves", curves) if (curves := _beyond(result)) else ("", "")
+    if result.get("outcome") == "not judged":
+        missing = (part for part in result.get("not_judged") or () if part["asked"])
+        return "not judged", "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE
+    if curves := _beyond(result):
+        return "nothing found in the curves", curves
+    examined = len(result.get("examined") or ())
+    return "no findings", f"{many(examined, 'check')} examined and fine" if examined else ""
 
 
 def _beyond(result: Result) -> str:

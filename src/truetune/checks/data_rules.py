@@ -1,0 +1,121 @@
+"""The rules on data while rows are read: each sees every batch, and one that fails leaves the others at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from truetune.checks.catalogue import station
+from truetune.checks.judgement import Judgement, NotJudged, Unmet, conclude, failure, not_met
+from truetune.checks.rule import DataRule, Setup
+from truetune.data.conversation import Conversation, Origin
+from truetune.encoding.batch import Batch
+from truetune.errors import DataError, TruetuneError
+
+GIVE_UP = 1_000
+"""Where so many lines at the beginning hold no row, the file is none of rows: it can't be read"""
+NO_ROWS = Unmet("no row was read", "name DATA as well")
+NO_PAIRS = Unmet("the rows hold no pairs of answers")
+NO_EVALUATION = Unmet("no evaluation data are named", "name them with --eval-data")
+CUT_OFF = "mend these lines, or remove them"
+
+
+class DataRules:
+    """Rules of these classes on one set of data."""
+
+    def __init__(self, kinds: Iterable[type[DataRule]], setup: Setup) -> None:
+        self.failed: dict[type[DataRule], NotJudged] = {}
+        self.rules: list[DataRule] = []
+        self.rows = self.pairs = 0
+        self.broken: list[tuple[Origin, str]] = []
+        """The first lines that hold no row, with the reason"""
+        self.count_broken = 0
+        for kind in kinds:
+            made = self._contained(kind, lambda kind=kind: kind(setup))  # type: ignore[misc]
+            self.rules += [made] if made is not None else []
+
+    def take_evaluation(self, open_rows: Callable[[], Iterator[Conversation]]) -> None:
+        """Let the rules that compare with evaluation data read them. Raises DataError where they can't be read."""
+        for rule in list(self.rules):
+            if reads_evaluation(type(rule)):
+                self._contained(type(rule), lambda rule=rule: rule.evaluation(open_rows()))  # type: ignore[misc]
+
+    def take(self, batch: Batch) -> None:
+        """The next rows."""
+        self.rows += len(batch.rows)
+        self.pairs += batch.other is not None
+        for rule in list(self.rules):
+            self._contained(type(rule), lambda rule=rule: rule.batch(batch))  # type: ignore[misc]
+
+    def take_broken(self, origin: Origin, reason: str) -> None:
+        """A line that holds no row. Raises DataError where no line before it did either: it is no file of rows."""
+        self.count_broken += 1
+        if len(self.broken) < GIVE_UP:
+            self.broken.append((origin, reason))
+        if not self.rows and self.count_broken == GIVE_UP:
+            raise DataError(self.broken[0][1])
+        for rule in list(self.rules):
+            self._contained(type(rule), lambda rule=rule: rule.broken_line(origin, reason))  # type: ignore[misc]
+
+    def judgement(self) -> Judgement:
+        """What the rules say of all that they have seen."""
+        parts = [self._concluded(rule) for rule in self.rules]
+        parts += [Judgement(not_judged=(failed,)) for failed in self.failed.values()]
+        if self.count_broken and not any(reads_broken_lines(type(rule)) for rule in self.rules):
+            origin, reason = self.broken[0]
+            what = f"{self.count_broken:,} broken line{'s' * (self.count_broken != 1)}"
+            parts.append(Judgement(not_judged=(NotJudged(what, reason, place=str(origin), unlock=CUT_OFF),)))
+        return Judgement.of(parts)
+
+    def told(self) -> dict[str, Any]:
+        """Figures of all rules, by name."""
+        told: dict[str, Any] = {}
+        for rule in list(self.rules):
+            told |= self._contained(type(rule), rule.told) or {}
+        return told
+
+    def _concluded(self, rule: DataRule) -> Judgement:
+        unmet = self._unmet(type(rule))
+        made = conclude(rule)
+        if unmet is None or not made.examined:
+            return made
+        return Judgement(not_judged=(not_met(type(rule), unmet),))
+
+    def _unmet(self, kind: type[DataRule]) -> Unmet | None:
+        """What of the data this rule would have needed, by the methods that it has."""
+        if reads_rows(kind) and not self.rows:
+            return NO_ROWS
+        if station(kind) == "pairs" and not self.pairs:
+            return NO_PAIRS
+        if reads_evaluation(kind) and not self._evaluated(kind):
+            return NO_EVALUATION
+        return None
+
+    def _evaluated(self, kind: type[DataRule]) -> bool:
+        return any(isinstance(rule, kind) and rule.spec.eval_data for rule in self.rules)
+
+    def _contained(self, kind: type[DataRule], work: Callable[[], Any]) -> Any:
+        """What a rule's method gives; None where it fails, and then the rule is out."""
+        try:
+            return work()
+        except TruetuneError:
+            raise
+        except Exception as error:
+            self.failed[kind] = failure(kind, error)
+            self.rules = [rule for rule in self.rules if type(rule) is not kind]
+            return None
+
+
+def reads_rows(kind: type[DataRule]) -> bool:
+    """Does the rule look at rows, or at tokenizer and template alone?"""
+    return kind.batch is not DataRule.batch
+
+
+def reads_evaluation(kind: type[DataRule]) -> bool:
+    """Does the rule compare with evaluation data?"""
+    return kind.evaluation is not DataRule.evaluation
+
+
+def reads_broken_lines(kind: type[DataRule]) -> bool:
+    """Does the rule report lines that hold no row?"""
+    return kind.broken_line is not DataRule.broken_line
