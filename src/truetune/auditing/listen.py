@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Listener
@@ -20,6 +20,7 @@ from truetune.probe.record import Record, read
 
 Judge = Callable[[Sequence[Record]], bool]
 """The records of one run's processes -> may it go on?"""
+ENDED = "its process ended during the audit"
 PATIENCE = 300.0
 """Seconds from the first process of a run to its last; then it is judged with those that came"""
 
@@ -48,6 +49,9 @@ class Ear:
         self._groups: dict[str, _Group] = {}
         self._lock = threading.RLock()
         self._open = True
+        self._folder = folder
+        self._heard: set[Path] = set()
+        """Folders of records that processes told of"""
         self.reached = 0
         """Groups that began to train, whether or not they could be looked at"""
         threading.Thread(target=self._listen, daemon=True).start()
@@ -58,6 +62,8 @@ class Ear:
             self._open = False
             for group in self._groups.values():
                 self._conclude(group)
+            for record in self._left():
+                self._judge_alone(record)
         family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
         with suppress(OSError), socket.socket(family) as knock:  # wakes the thread, which ends then
             knock.connect(self.address)
@@ -77,7 +83,9 @@ class Ear:
         try:
             said = parse_json(connection.recv_bytes(1 << 16), LOG_RECORD)
             name, expected, failed = json.dumps(said["group"]), int(said["expected"]), said.get("failed")
-            record = None if failed else read(Path(said["folder"]))
+            folder = Path(said["folder"])
+            self._heard.add(folder)
+            record = left_behind(folder, str(failed)) if failed else read(folder)
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             self._lose(f"a process of the run can't be understood: {error!r}")
             connection.close()
@@ -117,6 +125,30 @@ class Ear:
             finally:
                 for connection, _ in group.arrived:
                     _answer(connection, go=go)
+
+    def _left(self) -> Iterator[Record]:
+        """What processes recorded that ended during their audit, and so told nobody."""
+        for file in sorted(self._folder.glob("*/record.json")):
+            if file.parent not in self._heard and (record := left_behind(file.parent, ENDED)) is not None:
+                yield record
+
+    def _judge_alone(self, record: Record) -> None:
+        self.reached += 1
+        self._lose(f"the run can't be looked at: {ENDED}")
+        try:
+            self._judge([record])
+        except Exception as error:
+            self._lose(f"the audit failed: {type(error).__name__}: {error}")
+
+
+def left_behind(folder: Path, reason: str) -> Record | None:
+    """What was recorded before an audit was lost for this reason; None where nothing was."""
+    try:
+        record = read(folder)
+    except (OSError, ValueError, KeyError):
+        return None
+    record.facts["lost"] = reason
+    return record
 
 
 def _answer(connection: Connection, *, go: bool) -> None:

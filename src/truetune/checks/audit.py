@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.read import audit_of
 from truetune.checks.catalogue import AUDIT, choose
-from truetune.checks.judgement import judge
+from truetune.checks.judgement import NotJudged, judge
 from truetune.checks.report import AuditReport as AuditReport
 from truetune.checks.report import Subject
 from truetune.probe.record import Record
@@ -26,7 +26,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         subjects=(Subject("training run", str(subject.facts["trainer"]["class"] or "own loop"), _facts(subject)),),
         findings=judged.findings,
         examined=judged.examined,
-        not_judged=judged.not_judged,
+        not_judged=(*_lost(records), *judged.not_judged),
         ledger=subject.ledger,
         padding=sum(int(sample.padding.sum()) for sample in subject.samples),
         samples=subject.samples,
@@ -35,6 +35,13 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )
+
+
+def _lost(records: Sequence[Record]) -> Iterator[NotJudged]:
+    """Audits that were not finished."""
+    for record in records:
+        if reason := record.facts.get("lost"):
+            yield NotJudged("the rest of the audit", str(reason), place=f"process {record.facts['rank']}")
 
 
 def _facts(subject: Audit) -> tuple[tuple[str, str], ...]:

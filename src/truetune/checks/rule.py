@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_CASES = 3
 Subject = TypeVar("Subject")
+NO_LINE = Unmet("no line of a batch was seen", asked=True)
+NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,13 @@ class SourceRule(Rule["Module"]):
 class LogRule(Rule["RunLog"]):
     """Looks at the log of a run."""
 
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Curves without which it can say nothing"""
+
+    def unmet(self) -> Unmet | None:
+        lacking = [name for name in self.needs if not self.subject.curve(name)]
+        return Unmet(f"the log has no {', '.join(lacking)}") if lacking else None
+
 
 class CheckpointRule(Rule["Checkpoint"]):
     """Looks at the files of a saved model or adapter."""
@@ -161,6 +170,9 @@ class CheckpointRule(Rule["Checkpoint"]):
 
 class BatchRule(Rule["Audit"]):
     """Looks at what reaches the loss in a real trainer."""
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.samples else NO_LINE
 
 
 def _holds(measured: dict[str, Any]) -> bool:
@@ -202,6 +214,10 @@ class LawRule(Rule["Audit"]):
 
 class RecitationRule(Rule["Audit"]):
     """Looks at what a miniature of the run recites after memorising a few rows."""
+
+    def unmet(self) -> Unmet | None:
+        found = self.subject.facts.get("recitation") or {}
+        return None if found.get("rows") or found.get("pairs") else NOT_RECITED
 
 
 class AnswersRule(Rule["Watched"]):

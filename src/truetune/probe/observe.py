@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,13 @@ def observe(
     count: int = 8,
     laws: str | Sequence[str] = (),
     canary: bool = False,
+    keep: Callable[[Record], None] | None = None,
 ) -> Record:
     """Look at a run that is about to start; `folder` takes the tokenizer's files.
 
     `given` is the data set before the trainer's own preparation, where it is known; `loss` is (model, inputs) -> loss,
     `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's preparation.
+    `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """
     names = wanted(laws)
@@ -80,11 +83,15 @@ def observe(
         prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in peeked for row in batch.rows],
         tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
     )  # fmt: skip
+    if keep is not None:
+        keep(record)
     with still(*parts(loader)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if peeked and names and record.facts["rank"] == 0:
             kind = record.facts["trainer"]["kind"]
-            record.facts["laws"] = measure(trial_of(model, peeked, loader, tokenizer, trainer, loss, kind), names)
+            trial = trial_of(model, peeked, loader, tokenizer, trainer, loss, kind)
+            outcomes = record.facts["laws"] = {}
+            measure(trial, names, found=outcomes, keep=partial(keep, record) if keep else None)
         if canary:
             from truetune.probe.canary import canaries
 

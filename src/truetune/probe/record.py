@@ -35,6 +35,7 @@ class Record:
     - batches: {indices (rows of the prepared data) or null} of each micro-batch
     - laws: see `truetune.probe.laws`; canary, recitation: of the modules of that name
     - notes: sentences on what could not be looked at, and why
+    - lost: why the rest of the audit is missing, where it is
     """
 
     facts: dict[str, Any]
@@ -48,11 +49,15 @@ class Record:
 
 
 def write(record: Record, folder: Path) -> None:
-    """Write a record whose tokenizer, if any, is already at `folder / "tokenizer"`; record.json comes last."""
+    """Write a record whose tokenizer, if any, is already at `folder / "tokenizer"`; record.json comes last.
+
+    Of a record that was written before, only record.json is written again: its batches are the same.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {f"{i}/{key}": array for i, batch in enumerate(record.batches) for key, array in batch.items()}
-    with open(folder / "batches.npz", "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    if not (folder / "record.json").exists():
+        arrays = {f"{i}/{key}": array for i, batch in enumerate(record.batches) for key, array in batch.items()}
+        with open(folder / "batches.npz", "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
     text = json.dumps({"facts": record.facts, "rows": record.rows, "prepared": record.prepared})
     temporary = folder / "record.json.tmp"
     with open(temporary, "w", encoding="utf-8", errors="surrogatepass") as out:

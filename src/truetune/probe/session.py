@@ -116,11 +116,13 @@ def write_record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], 
 def _record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], folder: Path) -> Record:
     from truetune.probe.observe import observe
     from truetune.probe.ready import ready
+    from truetune.probe.record import write
 
     with ready(trainer, loader) as (loader, tokenizer):
         return observe(
             folder, model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer,
             given=given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
+            keep=lambda record: write(record, folder),
         )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ TOLD_APART = 0.8
 class DpoStuckAtLn2(LogRule):
     code = "TT822"
     severity = "error"
+    needs = ("rewards/margins",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -52,6 +52,7 @@ RISE, SOME_RISE = 1.05, 1.02
 class EvalLossRises(LogRule):
     code = "TT813"
     severity = "warning"
+    needs = ("eval_loss",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -50,6 +50,7 @@ TIMES = 10.0
 class GradNormExplodes(LogRule):
     code = "TT811"
     severity = "warning"
+    needs = ("grad_norm",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

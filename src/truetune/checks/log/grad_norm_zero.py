@@ -46,6 +46,7 @@ from truetune.logs.stats import ends, falls
 class GradNormZero(LogRule):
     code = "TT803"
     severity = "error"
+    needs = ("grad_norm",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -47,6 +47,7 @@ TIMES = 10.0
 class GradientsAlwaysClipped(LogRule):
     code = "TT812"
     severity = "info"
+    needs = ("grad_norm",)
 
     def findings(self) -> Iterator[Finding]:
         limit, norm = self.subject.number("max_grad_norm"), self.subject.curve("grad_norm").finite()

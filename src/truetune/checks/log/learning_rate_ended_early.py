@@ -51,6 +51,7 @@ LEAP = 3.0
 class LearningRateEndedEarly(LogRule):
     code = "TT810"
     severity = "error"
+    needs = ("learning_rate",)
 
     def findings(self) -> Iterator[Finding]:
         rate = self.subject.curve("learning_rate").finite()

@@ -49,6 +49,7 @@ TRIAL = 10
 class LearningRateNeverPeaked(LogRule):
     code = "TT809"
     severity = "error"
+    needs = ("learning_rate",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -50,6 +50,7 @@ MIN_POINTS, MOST_POINTS = 8, 2_000
 class LossDiverges(LogRule):
     code = "TT805"
     severity = "error"
+    needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

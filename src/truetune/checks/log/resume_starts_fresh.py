@@ -56,6 +56,7 @@ SAYS = {
 class ResumeStartsFresh(LogRule):
     code = "TT816"
     severity = "error"
+    needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -48,6 +48,7 @@ TIMES = 2.0
 class TrainingSlowsDown(LogRule):
     code = "TT817"
     severity = "info"
+    needs = ("wall_time",)
 
     def findings(self) -> Iterator[Finding]:
         unit, rate = self._rate()

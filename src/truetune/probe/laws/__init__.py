@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -81,18 +81,25 @@ def named(*costs: Cost) -> tuple[str, ...]:
     return tuple(name for name, law in laws().items() if law.COST in costs)
 
 
-def measure(trial: Trial, names: Iterable[str], seconds: float = SECONDS) -> dict[str, dict[str, Any]]:
-    """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}.
+def measure(
+    trial: Trial, names: Iterable[str], seconds: float = SECONDS, keep: Callable[[], None] | None = None,
+    found: dict[str, dict[str, Any]] | None = None,
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """Each named law's outcome: {value, tolerance, unit, evidence, seconds}, or {untested: why, seconds}; with `failed`
+    where the law itself raised.
 
-    Model and trainer are as before after each law. No quick law is begun once `seconds` have passed.
+    Model and trainer are as before after each law. No quick law is begun once `seconds` have passed. The outcomes are
+    put into `found`, and `keep` is called after each.
     """
     known, started = laws(), time.perf_counter()
-    found: dict[str, dict[str, Any]] = {}
+    found = {} if found is None else found
     for name in names:
         if known[name].COST == "quick" and time.perf_counter() - started > seconds:
             found[name] = {"untested": f"the laws before it took {seconds:.0f} s, the limit", "seconds": 0.0}
         else:
             found[name] = _outcome(known[name], trial)
+        if keep is not None:
+            keep()
     return found
 
 
@@ -112,9 +119,9 @@ def _outcome(law: Any, trial: Trial) -> dict[str, Any]:
     except Untested as reason:
         found = {"untested": str(reason)}
     except torch.cuda.OutOfMemoryError:
-        found = {"untested": "the device ran out of memory"}
+        found = {"untested": "the device ran out of memory", "failed": True}
     except Exception as error:
-        found = {"untested": f"it raised {type(error).__name__}: {str(error)[:300]}"}
+        found = {"untested": f"it raised {type(error).__name__}: {str(error)[:300]}", "failed": True}
     if "memory" in found.get("untested", "") and torch.cuda.is_available():
         torch.cuda.empty_cache()
     return found | {"seconds": round(time.perf_counter() - started, 3)}
