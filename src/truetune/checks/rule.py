@@ -204,7 +204,9 @@ class LawRule(Rule["Audit"]):
         if "value" not in measured:
             return Unmet(str(measured.get("untested", "it was not measured")), asked=bool(measured.get("failed")))
         if not _holds(measured):
-            return Unmet(f"the loss is not a number, which {self.NAN} explains")
+            if isnan(measured["value"]):
+                return Unmet(f"the loss is not a number, which {self.NAN} explains")
+            return Unmet(f"it differs ({measured['value']:.2g}), which other findings or the settings explain")
         return None
 
     def figure(self) -> str:

@@ -196,8 +196,9 @@ def rows_of(trial: Trial) -> list[Any]:
 def _supervised(row: Any) -> int:
     if not isinstance(row, Mapping):
         return 0
-    if "labels" in row:
-        return sum(int(label) != -100 for label in row["labels"])
+    labels = row.get("labels")
+    if hasattr(labels, "__len__"):
+        return sum(int(label) != -100 for label in labels)
     masked = row.get("completion_mask", row.get("assistant_masks"))
     if masked is not None:
         return sum(int(flag) != 0 for flag in masked)
