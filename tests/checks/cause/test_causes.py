@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from tests.checks.pages.cause import inquest
@@ -23,7 +24,7 @@ NOTHING = Effect(0.0, -2.0, -2.0, 100)
 
 
 def rules(example: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.severity) for finding in causes_of(replace(inquest(example), **changes))]
+    return [(finding.rule, finding.severity) for finding in causes_of(replace(inquest(example), **changes)).findings]
 
 
 def test_a_sound_model_has_none() -> None:
@@ -34,8 +35,35 @@ def test_stopping_never_learned() -> None:
     assert rules(ENDLESS) == [("stopping-never-learned", "error")]
 
 
-def test_without_a_base_it_is_said_too() -> None:
-    assert rules(ENDLESS, base_stopping=None) == [("stopping-never-learned", "error")]
+def test_without_a_base_no_cause_is_named() -> None:
+    """The base may be what does not stop: it is a warning, and says what was not tried."""
+    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=None)).findings
+    assert (finding.rule, finding.severity) == ("stopping-never-learned", "warning")
+    assert "never learned" not in finding.message
+    assert "--base" in finding.remedy
+    assert any(line.startswith("not tried: the base (name it with --base)") for line in finding.evidence)
+
+
+def test_a_cause_says_which_rivals_were_tried() -> None:
+    (finding,) = causes_of(replace(inquest(ENDLESS), contract=True, surprise=1.2)).findings
+    assert finding.evidence[-1] == (
+        "tried: stopping under the base; the prompts against those of the training; the references under the model"
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "surprise", "named"),
+    [
+        ({"garbage": 8}, 2.0, False),  # the base babbles too
+        ({"stopped": 0}, 6.0, False),  # the answers are not known either
+        ({"stopped": 0}, None, False),
+        ({"stopped": 0}, 1.5, True),  # the answers are known, and what follows them is garbage
+    ],
+)
+def test_a_model_that_babbles_lacks_more_than_a_stop(base: dict[str, int], surprise: float | None, named: bool) -> None:
+    look = ENDLESS["look"] | {"garbage": 8}
+    found = [rule for rule, _ in rules({**ENDLESS, "look": look, "base": base}, surprise=surprise)]
+    assert ("stopping-never-learned" in found) is named
 
 
 def test_stopping_that_was_learned_in_part() -> None:
@@ -44,15 +72,15 @@ def test_stopping_that_was_learned_in_part() -> None:
 
 
 def test_stopping_that_was_unlearned() -> None:
-    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=Stopping(0.9, 0, 8)))
+    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=Stopping(0.9, 0, 8))).findings
     assert finding.message.startswith("stopping was unlearned")
 
 
 def test_answers_that_the_limit_cuts_are_judged_by_the_probability_of_stopping() -> None:
     found = inquest(ENDLESS)
     cut = replace(found, watched=replace(found.watched, limit=2))
-    assert [finding.rule for finding in causes_of(cut)] == ["stopping-never-learned"]
-    assert causes_of(replace(cut, stopping=Stopping(0.9, 0, 8))) == ()
+    assert [finding.rule for finding in causes_of(cut).findings] == ["stopping-never-learned"]
+    assert causes_of(replace(cut, stopping=Stopping(0.9, 0, 8))).findings == ()
 
 
 def test_what_follows_from_a_cause_is_not_said() -> None:
@@ -83,10 +111,10 @@ def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
     zeros = {f"{name}A.weight": np.zeros((2, 8), np.float32), f"{name}B.weight": np.zeros((8, 2), np.float32)}
     save_file(zeros, tmp_path / "adapter_model.safetensors")
-    found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path))
+    found = causes_of(replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path)).findings
     assert [finding.rule for finding in found if finding.severity == "error"] == ["adapter-file-empty"]
     assert any("exactly as likely without it" in line for line in found[0].evidence)
 
 
 def test_rules_can_be_chosen() -> None:
-    assert causes_of(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))) == ()
+    assert causes_of(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))).findings == ()
