@@ -123,6 +123,7 @@ def test_prompts_alone_are_no_lines(batch: Any) -> None:
         {"chosen_input_ids": IDS, "rejected_input_ids": IDS},
         {"input_ids": IDS, "attention_mask": MASK, "completion_mask": MASK},
         {"query_input_ids": IDS, "positive_input_ids": IDS},
+        {"input_ids": IDS, "KL_input_ids": IDS, "completion_mask": MASK},  # KTO, whose mismatch is the row itself
     ],
 )
 def test_batches_of_known_names_are_left_as_they_are(batch: dict[str, Any]) -> None:

@@ -24,6 +24,8 @@ Key = str | int
 IDS, LABELS, MASK = "input_ids", "labels", "attention_mask"
 SHIFTED = "shifted_labels"
 """Our name for labels that stand one place earlier than the ids that they repeat"""
+OURS = ("_ids", "_mask", LABELS)
+"""Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids"""
 IGNORED = -100
 PROMPTS_ALONE = "prompt_"
 """Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled"""
@@ -110,7 +112,7 @@ def _mapped(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key
 
 def _is_unknown(key: Key, names: Mapping[str, Key]) -> bool:
     """Is it a place of a tuple, or a key that no trainer of transformers or TRL uses for the text of a line?"""
-    return key not in names.values() or (names.get(str(key)) == key and key not in (IDS, LABELS, MASK))
+    return key not in names.values() or (names.get(str(key)) == key and not str(key).endswith(OURS))
 
 
 def _has_ids(names: Mapping[str, Key]) -> bool:
