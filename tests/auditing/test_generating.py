@@ -76,9 +76,7 @@ Batch = Callable[[torch.Tensor, torch.Tensor], Any]
 def audited(batch: Batch, **settings: Any) -> Any:
     """The audit of a loop whose collator makes such a batch of ids and labels."""
     tokenizer = tiny.tokenizer()
-    rows = [
-        tokenizer.apply_chat_template(row["messages"], tokenize=True, return_dict=False) for row in tiny.chats(8)
-    ]
+    rows = [tokenizer.apply_chat_template(row["messages"], tokenize=True, return_dict=False) for row in tiny.chats(8)]
 
     def collate(rows: list[list[int]]) -> Any:
         longest = max(map(len, rows))
@@ -136,7 +134,7 @@ def test_packed_rows_of_a_list_are_judged() -> None:
     """A data set that is a list has no column names; the rule on what its rows see asked for them."""
 
     def pack(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        ids = torch.tensor([sum((list(row["input_ids"]) for row in rows), [])])
+        ids = torch.tensor([[token for row in rows for token in row["input_ids"]]])
         positions = torch.cat([torch.arange(len(row["input_ids"])) for row in rows])[None]
         return {"input_ids": ids, "labels": ids.clone(), "position_ids": positions,
                 "attention_mask": torch.ones_like(ids)}  # fmt: skip
@@ -145,7 +143,11 @@ def test_packed_rows_of_a_list_are_judged() -> None:
     import transformers
 
     trainer = transformers.Trainer(
-        tiny.model(), tiny.arguments(), pack, rows, processing_class=tiny.tokenizer()  # type: ignore[arg-type]
+        tiny.model(),
+        tiny.arguments(),
+        pack,
+        rows,
+        processing_class=tiny.tokenizer(),  # type: ignore[arg-type]
     )
     for given in (rows, [["a"], ["b"]]):
         report = truetune.audit(trainer, given=given, laws=["packing-isolation"])

@@ -53,7 +53,11 @@ def test_differences_in_figures() -> None:
     pairs = [(said(EN), said(EN, stops=i % 2 == 0)) for i in range(12)]
     found = compared("other", pairs, 200)
     rows = {row.name: row for row in found.rows}
-    assert (rows["well-formed answers"].mine, rows["well-formed answers"].other, rows["well-formed answers"].only) == (1.0, 0.5, (6, 0))
+    assert (rows["well-formed answers"].mine, rows["well-formed answers"].other, rows["well-formed answers"].only) == (
+        1.0,
+        0.5,
+        (6, 0),
+    )
     assert rows["well-formed answers"].p == pytest.approx(2 / 2**6)
     assert rows["overlap with the reference"].p == 1
     assert rows["P(stop) behind the reference"].mine is None

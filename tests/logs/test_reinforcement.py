@@ -123,7 +123,12 @@ def test_no_scores_apart_of_online_dpo() -> None:
 
 
 def test_no_spread_of_advantages_of_verl() -> None:
-    verl = {"actor/grad_norm": 0.0, "critic/score/mean": 0.0, "critic/advantages/max": 0.0, "critic/advantages/min": 0.0}
+    verl = {
+        "actor/grad_norm": 0.0,
+        "critic/score/mean": 0.0,
+        "critic/advantages/max": 0.0,
+        "critic/advantages/min": 0.0,
+    }
     assert set(run_of(verl)) == {"no-reward-signal"}
 
 

@@ -106,7 +106,8 @@ def test_a_second_training_under_the_same_step_count_is_one_finding() -> None:
     loss = np.concatenate((1.7 * np.exp(-np.arange(201) / 40) + 0.009, 3 * np.exp(-np.arange(299) / 30) + 0.06))
     loss = loss * np.exp(rng.normal(0, 0.02, loss.size))
     records = [
-        {"step": i + 1, "loss": float(a), "learning_rate": float(b)} for i, (a, b) in enumerate(zip(loss, rate, strict=True))
+        {"step": i + 1, "loss": float(a), "learning_rate": float(b)}
+        for i, (a, b) in enumerate(zip(loss, rate, strict=True))
     ]
     findings = found(log_of({"max_steps": 500, "log_history": records}))
     assert set(findings) == {"resume-starts-fresh"}
@@ -251,7 +252,12 @@ def test_a_period_that_something_else_may_have_made_is_no_rate(
 @pytest.mark.parametrize(
     ("period", "gap", "state", "excluded"),
     [
-        (50, 10, {"group_by_length": False, "eval_steps": 120}, ["epochs (every 5,000 steps)", "evaluations (every 120"]),
+        (
+            50,
+            10,
+            {"group_by_length": False, "eval_steps": 120},
+            ["epochs (every 5,000 steps)", "evaluations (every 120"],
+        ),
         (50, 10, {"train_sampling_strategy": "random"}, ["epochs"]),
         (50, 10, {"devices": 3, "group_by_length": True}, ["batches grouped by length (group_by_length) (every 16.67"]),
         (70, 10, {}, ["batches grouped by length (group_by_length) (every 50 or 25 or 12.5 steps)"]),
@@ -273,9 +279,7 @@ WHISPER = {"eval_loss": [0.321, 0.358, 0.394, 0.412, 0.42], "eval_wer": [0.789, 
 def evaluated(curves: dict[str, list[float]], **state: Any) -> dict[str, Any]:
     """What is found in a run with these evaluations."""
     count = len(next(iter(curves.values())))
-    records = [
-        {"step": 1_000 * (i + 1), **{name: values[i] for name, values in curves.items()}} for i in range(count)
-    ]
+    records = [{"step": 1_000 * (i + 1), **{name: values[i] for name, values in curves.items()}} for i in range(count)]
     return found(log_of({"log_history": records, **state}))
 
 
@@ -321,7 +325,7 @@ def summed(times: float, accumulated: int | None = None, noise: float = 0.0) -> 
 
 
 def test_a_loss_that_is_a_whole_number_of_times_the_evaluations_is_a_sum() -> None:
-    """Public: a run with 16 accumulated batches, whose loss was 284.9 at first and 5.02 beside an eval_loss of 0.304."""
+    """Public: a run of 16 accumulated batches, whose loss was 284.9 at first and 5.02 beside an eval_loss of 0.304."""
     for times in (2, 4, 16, 64):
         finding = summed(times, noise=0.01)
         assert set(finding) == {"loss-is-a-sum"}

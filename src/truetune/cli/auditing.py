@@ -34,11 +34,17 @@ if TYPE_CHECKING:
                    "COMMAND's own then.")  # fmt: skip
 @click.option("--canary", is_flag=True, help="Send a marked row through the trainer's own preparation.")
 @click.option("--batch-keys", metavar="OURS=YOURS,...",
-              help="Which of the batch's tensors are input_ids, labels, ...: input_ids=tokens,labels=1 (a key, or a place "
-                   "in a tuple).")  # fmt: skip
+              help="Which of the batch's tensors are input_ids, labels, ...: input_ids=tokens,labels=1 (a key, or a "
+                   "place in a tuple).")  # fmt: skip
 @report_options
 def run(
-    command: tuple[str, ...], batches: int, laws: str, on_error: str, canary: bool, batch_keys: str | None, **options: Any
+    command: tuple[str, ...],
+    batches: int,
+    laws: str,
+    on_error: str,
+    canary: bool,
+    batch_keys: str | None,
+    **options: Any,
 ) -> int:
     """Run COMMAND unchanged, and audit what reaches the loss when its transformers.Trainer begins to train.
 

@@ -1,4 +1,4 @@
-"""What the logs of trainers that learn from their own answers say about the signal: rewards that differ, answers that end.
+"""The signal in the logs of trainers that learn from their own answers: rewards that differ, answers that end.
 
 GRPO and RLOO learn from the difference between an answer's reward and that of the other answers to its prompt. Where
 all of them have the same reward, every advantage is 0 and nothing but the KL term has a gradient. The loss says nothing

@@ -75,11 +75,13 @@ def name_batch(batch: Any, keys: Mapping[str, Key] | None = None, vocabulary: in
     """
     if isinstance(batch, Mapping):
         values: dict[Key, Any] = dict(batch)
-        sequence = None
+        sequence: type[Any] | None = None
     elif isinstance(batch, tuple | list):
-        values, sequence = dict(enumerate(batch)), type(batch) if type(batch) in (tuple, list) else tuple
+        values = dict(enumerate(batch))
+        sequence = list if type(batch) is list else tuple
     else:
-        values, sequence = {0: batch}, type(batch) if not isinstance(batch, torch.Tensor) else torch.Tensor
+        values = {0: batch}
+        sequence = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
     names = _mapped(values, keys or {})
     if isinstance(batch, Mapping):
         names |= {key: key for key in values if isinstance(key, str) and key not in names.values() and key not in names}
@@ -121,9 +123,7 @@ def _has_ids(names: Mapping[str, Key]) -> bool:
     )
 
 
-def _find_ids(
-    names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any], vocabulary: int | None
-) -> str:
+def _find_ids(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any], vocabulary: int | None) -> str:
     """Name the ids; why not, where they are not known."""
     if f"{PROMPTS_ALONE}{IDS}" in names or not any(isinstance(value, torch.Tensor) for value in values.values()):
         return "the batches hold prompts alone: what is learned is sampled from the model while it trains"
@@ -150,7 +150,7 @@ def _find_ids(
 
 
 def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
-    """Name the labels, in place or shifted. Labels that were named are looked at for a shift only if they were mapped."""
+    """Name the labels, in place or shifted. Labels of that name are looked at for a shift only if they were mapped."""
     ids = values[names[IDS]]
     known = names.get(LABELS)
     if known is not None:

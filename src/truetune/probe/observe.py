@@ -142,9 +142,14 @@ def trial_of(
         own = [layout.restore(batch) for batch in batches] if layout is not None else batches
         loss = _with_own_names(TrainerLoss(trainer, own), layout)
     else:
-        loss = lambda model, inputs: model(**inputs).loss
+        loss = _model_loss
     rows = [batch.rows for batch in peeked]
     return Trial(model, batches, rows, trainer, loader.collate_fn, tokenizer, loss, kind)
+
+
+def _model_loss(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """The loss of a loop that names none."""
+    return model(**inputs).loss
 
 
 def _with_own_names(loss: Any, layout: NamedBatch | None) -> Any:

@@ -34,7 +34,9 @@ def of_pairs(similarity: torch.Tensor) -> torch.Tensor:
 class OneTower(transformers.Trainer):
     """Each text is its own positive; the other rows are its negatives."""
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         found = pooled(model, inputs["input_ids"], inputs["attention_mask"])
         loss = of_pairs(found @ found.T)
         return (loss, {}) if return_outputs else loss
@@ -43,7 +45,9 @@ class OneTower(transformers.Trainer):
 class TwoTowers(transformers.Trainer):
     """Queries and passages; the other rows' passages are negatives."""
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         one, other = (pooled(model, inputs[f"{side}_input_ids"], inputs[f"{side}_attention_mask"])
                       for side in ("query", "passage"))  # fmt: skip
         loss = of_pairs(one @ other.T)

@@ -88,7 +88,8 @@ class AnswersCutInBatch(BatchRule):
     def _is_limit(self, cut: int, answers: list[tuple[Sample, int, int]], lines: set[int]) -> bool:
         """No setting names a limit: is it one nevertheless, or do lines share a length by chance?
 
-        All lines have it, or other answers stop; and of the rows in these lines, where they are known, a part is missing."""
+        All lines have it, or other answers stop; and of the rows in these lines, where they are known, a part is
+        missing."""
         if cut < MANY:
             return False
         stops = list(self.subject.stops)

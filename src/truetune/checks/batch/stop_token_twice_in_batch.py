@@ -70,8 +70,11 @@ class StopTokenTwiceInBatch(BatchRule):
                 f"{len(double)} of {total} supervised answers end with two stop tokens"
                 + (", the second of which the trainer appends" if by_trainer else ""),
                 self._remedy(by_trainer=by_trainer, ends=ends),
-                severity=("info" if ends else "warning") if by_trainer
-                else "error" if 2 * len(double) > total else "warning",
+                severity=("info" if ends else "warning")
+                if by_trainer
+                else "error"
+                if 2 * len(double) > total
+                else "warning",
                 cases=[Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}") for sample, i in double],
                 count=len(double),
                 total=total,
@@ -89,7 +92,9 @@ class StopTokenTwiceInBatch(BatchRule):
         probes, rows = self.subject.probes, [row for record in self.subject.records for row in record.rows]
         texts = [probes.tokenizer.backend.id_to_token(id) for id in self._stops()] if probes else []
         encoded = any("input_ids" in row for row in rows)
-        return encoded or not rows or any(stop in text for row in rows for text in strings(row) for stop in texts if stop)
+        return (
+            encoded or not rows or any(stop in text for row in rows for text in strings(row) for stop in texts if stop)
+        )
 
     def _stops(self) -> set[Any]:
         """Those of tokenizer and template; a token that begins documents too says nothing here."""

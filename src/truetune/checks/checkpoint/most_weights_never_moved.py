@@ -101,8 +101,9 @@ class MostWeightsNeverMoved(CheckpointRule):
     def _is_meant(self) -> bool:
         """Do an adapter, a record of the run, or new tokens explain it?"""
         found = self.subject
-        settings = found.run.get("training")
-        named = settings if isinstance(settings, dict) else {}
+        settings = found.run.get("settings")
+        training = settings.get("training") if isinstance(settings, dict) else None
+        named = training if isinstance(training, dict) else {}
         if found.adapter is not None or is_merge(found.moved) or any(named.get(name) for name in FROZEN):
             return True
         moved = [name for name, m in found.moved.items() if m.same < m.seen]

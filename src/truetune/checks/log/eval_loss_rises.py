@@ -78,8 +78,8 @@ class EvalLossRises(LogRule):
         yield self.finding(
             f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to {last:.4g}"
             + (f", while {other} gets better" if other else ""),
-            "keep the checkpoint that is best by the metric you use (metric_for_best_model): the loss also measures how "
-            "sure the model is"
+            "keep the checkpoint that is best by the metric you use (metric_for_best_model); the loss also measures "
+            "how sure the model is"
             if other
             else f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep the best one "
             "(load_best_model_at_end)",

@@ -100,7 +100,9 @@ class NoRewardSignal(LogRule):
             return "give the answers room first (max_completion_length): all of them are cut, so none can be graded"
         if reward and np.ptp(reward.value) == 0 and reward.value[0] != 0:
             return "take harder prompts, or see that the reward functions tell answers apart: each gets the full reward"
-        return "call the reward functions on logged answers (log_completions=True); raise num_generations or temperature"
+        return (
+            "call the reward functions on logged answers (log_completions=True); raise num_generations or temperature"
+        )
 
     def _evidence(self, reward: Curve) -> Iterator[str]:
         log = self.subject

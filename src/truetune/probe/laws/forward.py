@@ -186,7 +186,9 @@ def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
         return True
     other = ids.clone()
     other[0, last] = ids[0, 0] if ids[0, 0] != ids[0, last] else (ids[0, last] + 1) % int(ids.max() + 2)
-    rest = {key: value[:1] if isinstance(value, torch.Tensor) and value.dim() else value for key, value in inputs.items()}
+    rest = {
+        key: value[:1] if isinstance(value, torch.Tensor) and value.dim() else value for key, value in inputs.items()
+    }
     before, after = (logits(trial.model, rest | {"input_ids": x})[:, :last] for x in (ids, other))
     return routed_difference(before, after, trial.model) <= allowed(trial.model, rest, logits(trial.model, rest))
 

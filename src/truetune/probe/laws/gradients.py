@@ -197,7 +197,7 @@ def _supervised(row: Any) -> int:
     if not isinstance(row, Mapping):
         return 0
     labels = row.get("labels")
-    if hasattr(labels, "__len__"):
+    if labels is not None and hasattr(labels, "__len__"):
         return sum(int(label) != -100 for label in labels)
     masked = row.get("completion_mask", row.get("assistant_masks"))
     if masked is not None:
