@@ -23,6 +23,7 @@ import truetune
 from tests.checkpoint import make
 from truetune import cli
 from truetune.demo import TOKENIZER
+from truetune.encoding import entry
 from truetune.encoding.entry import _owner_body
 from truetune.render.probes import chat
 
@@ -485,3 +486,152 @@ def test_what_was_changed_in_our_own_folder_stays(
     assert after == {name: entry for name, entry in before.items() if name != "encoded/.lock"}, said
     assert code == 2, said
     assert str(changed) in said
+
+
+def pairs_of_outputs() -> Iterator[tuple[str, str, str]]:
+    """Each command with two parameters that name what it writes."""
+    written = [*FILES, *FOLDERS]
+    for name in cli.commands.commands:
+        named = [param for command, param in written if command == name]
+        yield from ((name, one, other) for i, one in enumerate(named) for other in named[i + 1 :])
+
+
+def long_option(name: str, param: str) -> list[str]:
+    option = next(p for p in cli.commands.commands[name].params if p.name == param)
+    return [] if isinstance(option, click.Argument) else [max(option.opts, key=len)]
+
+
+def the_same(world: World) -> tuple[Path, Path]:
+    return world.root / "both.html", world.root / "inputs" / ".." / "both.html"
+
+
+def through_a_link(world: World) -> tuple[Path, Path]:
+    (world.root / "link.html").symlink_to(world.root / "both.html")
+    return world.root / "both.html", world.root / "link.html"
+
+
+def inside(world: World) -> tuple[Path, Path]:
+    (world.root / "new").mkdir()
+    return world.root / "new", world.root / "new" / "page.html"
+
+
+def around(world: World) -> tuple[Path, Path]:
+    folder, file = inside(world)
+    return file, folder
+
+
+@pytest.mark.parametrize("places", [the_same, through_a_link, inside, around], ids=lambda places: places.__name__)
+@pytest.mark.parametrize(("name", "one", "other"), list(pairs_of_outputs()))
+def test_no_two_outputs_of_a_command_are_one(
+    name: str, one: str, other: str, places: Callable[[World], tuple[Path, Path]], world: World,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    first, second = places(world)
+    words = [name, *long_option(name, one), first, *long_option(name, other), second]
+    inputs = {"run": ["--", "true"], "rehearse": ["--", "true"], "init": [], "doctor": []}.get(name, ["x"])
+    if name == "export" and "out" not in (one, other):
+        inputs = ["x", "-o", "out"]
+    before = tree(world.root)
+    code, said = truetune_says(monkeypatch, capsys, *words, *inputs)
+    assert (code, tree(world.root)) == (2, before), said
+    a_page_in_place_of_a_folder = one == "html" and first.is_dir() and "it is a folder; name a file" in said
+    assert a_page_in_place_of_a_folder or "nothing was written: name another one with" in said
+
+
+def test_devices_take_two_outputs(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("check", world.data, "-t", TOKENIZER, "-o", os.devnull, "--html", os.devnull)
+    assert truetune_says(monkeypatch, capsys, *words)[0] == 0
+
+
+def test_the_page_of_a_run_is_not_in_the_folder_that_its_settings_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = json.loads((world.root / "train.yaml").read_text(encoding="utf-8"))
+    settings["training"]["output_dir"] = str(world.run)
+    (world.root / "train.yaml").write_text(json.dumps(settings), encoding="utf-8")
+    before = tree(world.root)
+    words = ("train", world.root / "train.yaml", "--html", world.run / "page.html")
+    code, said = truetune_says(monkeypatch, capsys, *words)
+    assert (code, tree(world.root)) == (2, before), said
+    assert f"page.html: lies inside {world.run}, which the run writes" in said
+
+
+@pytest.mark.parametrize("name", ["truetune.schema.json", "settings", "train.toml"])
+def test_settings_go_into_a_yaml_file(
+    name: str, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(world.root)
+    code, said = truetune_says(monkeypatch, capsys, *call(world, "init", "file", world.root / name))
+    assert (code, tree(world.root)) == (2, before), said
+    assert "name a file that ends in .yaml or .yml" in said
+
+
+def test_settings_never_go_through_a_link_into_the_schema(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (world.root / "mine.yaml").symlink_to(world.root / "truetune.schema.json")
+    before = tree(world.root)
+    code, said = truetune_says(monkeypatch, capsys, *call(world, "init", "file", world.root / "mine.yaml"), "--force")
+    assert (code, tree(world.root)) == (2, before), said
+
+
+def a_checkpoint(world: World) -> Path:
+    folder = world.root / "another-run" / "checkpoint-4"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"x")
+    digest = hashlib.blake2b(b"x", digest_size=20).hexdigest()
+    (folder / "whole.json").write_text(json.dumps({"format": 1, "files": {"weights": [1, digest]}}), encoding="utf-8")
+    return folder
+
+
+def encoded_data(world: World) -> Path:
+    return world.encoded
+
+
+def a_folder_of_encoded_data(world: World) -> Path:
+    return world.encoded / "data"
+
+
+@pytest.mark.parametrize("outer", [a_checkpoint, encoded_data, a_folder_of_encoded_data], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("name", "param"), [*FILES, *sorted(FOLDERS)])
+def test_nothing_is_written_inside_encoded_data_or_a_checkpoint(
+    name: str, param: str, outer: Callable[[World], Path], world: World, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder = outer(world)
+    before = tree(world.root)
+    suffix = SUFFIX[FILES[name, param]] if (name, param) in FILES else ""
+    code, said = truetune_says(monkeypatch, capsys, *call(world, name, param, folder / f"new{suffix}"))
+    assert (code, tree(world.root)) == (2, before), said
+    named = world.encoded if "encoded" in outer.__name__ else folder
+    assert f"lies inside {named}, " in said
+
+
+def test_what_comes_while_data_is_published_is_named_with_what_was_done(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of the user's comes once manifest.json is gone: the message must not say that nothing was written."""
+    mine = world.encoded / "data" / "train-00000-of-00001.parquet"
+    real = entry.remove_listed_files
+
+    def remove(folder: Path, listed: Any, **options: Any) -> list[str]:
+        left = real(folder, listed, **options)
+        if folder == world.encoded and not (world.encoded / "manifest.json").exists() and not mine.exists():
+            mine.parent.mkdir(exist_ok=True)
+            mine.write_text("mine")
+        return left
+
+    words = [*call(world, "encode", "out", world.encoded), "--max-length", 100]
+    with monkeypatch.context() as patched:
+        patched.setattr(entry, "remove_listed_files", remove)
+        code, said = truetune_says(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "nothing was written" not in said
+    assert f"{mine}: has come here while truetune wrote; the old data is removed" in said
+    assert not (world.encoded / "manifest.json").exists()
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    assert truetune_says(monkeypatch, capsys, *words)[0] == 0
+    assert (world.encoded / "manifest.json").exists()

@@ -24,9 +24,9 @@ from truetune.spec.stacks import read_config
 
 def test_a_report_is_short_as_a_value_and_whole_in_print() -> None:
     report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER))
-    assert repr(report) == f"<DataReport of {DATA}: no finding>"
+    assert repr(report) == f"<DataReport of {DATA}: no findings>"
     assert str(report).startswith("learns ")
-    assert "clean · 200 rows" in str(report)
+    assert "no findings, 39 checks examined and fine, 12 not judged (-v lists them) · 200 rows" in str(report)
 
 
 def test_every_report_has_the_short_form() -> None:
@@ -35,7 +35,7 @@ def test_every_report_has_the_short_form() -> None:
     assert all("__repr__" not in vars(kind) for kind in kinds)
 
 
-def test_encoded_data_are_not_called_clean(tmp_path: Path) -> None:
+def test_encoded_data_are_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"format": "truetune", "shards": []}))
     with pytest.raises(UsageError, match="found encoded data, which truetune check can't look at"):
         look([tmp_path], RunSpec())

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import truetune
 from tests import parts
 from tests.encoding.test_encode import chats, encode, text_of, written
 from truetune.demo import TOKENIZER
@@ -23,6 +24,33 @@ from truetune.render.tokenizer import load
 
 def learned(row: dict[str, Any], tokenizer: Any = TOKENIZER) -> str:
     return text_of([label for label in row["labels"] if label != -100], tokenizer)
+
+
+BAD_VALUES = ('"weight": -5', '"weight": 1e999', '"weight": NaN', '"weight": "x"', '"weight": true', '"train": "no"')
+
+
+@pytest.mark.parametrize("value", BAD_VALUES)
+def test_no_default_stands_for_a_value_that_cannot_be_used(value: str, tmp_path: Path) -> None:
+    row = '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"%s}]}\n'
+    (tmp_path / "a.jsonl").write_text(row % "" + row % f", {value}")
+    name = value.split('"')[1]
+    with pytest.raises(DataError, match=rf"a.jsonl:2: .*\b{name}\b.* of turn 1 is .*; expected"):
+        encode(tmp_path / "a.jsonl", tmp_path / "o", loss_weights=True)
+    made = encode(tmp_path / "a.jsonl", tmp_path / "o", loss_weights=True, on_error="skip")
+    assert (made.counts["encoded"], made.counts["rejected"]) == (1, 1)
+    report = truetune.check(tmp_path / "a.jsonl", TOKENIZER, select=["malformed-rows"])
+    (finding,) = report.findings
+    assert finding.count == 1
+    assert finding.cases[0].origin is not None
+    assert finding.cases[0].origin.line == 2
+    assert name in finding.cases[0].text
+
+
+def test_a_verdict_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
+    rows = [{"prompt": "q", "completion": "a", "label": label} for label in (True, False, "maybe")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=r"a.jsonl:3: the label is 'maybe', neither true nor false"):
+        encode(tmp_path / "a.jsonl", tmp_path / "o", preferences=True)
 
 
 @pytest.mark.parametrize("settings", [{"learn": "last"}, {"learn": "completion"}, {}])
@@ -144,7 +172,7 @@ def test_control_tokens_as_text_among_odd_characters(family: str, content: str, 
     assert learned(row, tokenizer) == learned(other, tokenizer)
 
 
-PLACES = ["a.jsonl.gz:2", "a.jsonl.gz:3", "b.json:1", "c.jsonl:1", "c.jsonl:2", "d.jsonl:2"]
+PLACES = ["a.jsonl.gz:2", "a.jsonl.gz:3", "b.json:1", "c.jsonl:1", "c.jsonl:2", "d.jsonl:2", "d.jsonl:3"]
 
 
 def test_what_is_broken_is_skipped_in_every_kind_of_file(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tests.parsing.readers import compressed
 from truetune.cli.options import _value
 from truetune.data.rows import read
-from truetune.errors import DataError, UsageError
+from truetune.data.stretches import stretches
+from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
+from truetune.logs.read import read_run
 from truetune.parsing import InputLimitError, limits
 from truetune.parsing.decompression import open_decompressed
 from truetune.parsing.files import bounded_lines, read_bounded
@@ -191,6 +193,97 @@ def test_lines_and_files_have_a_length(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (SETTINGS.max_bytes + 1))
     with pytest.raises(InputLimitError, match="larger than 1 MiB, the limit for a settings file"):
         read_bounded(path, SETTINGS)
+
+
+BLANKS = {
+    "newlines.jsonl": "\n" * 200_000,
+    "spaces.jsonl": '{"text": "a"}\n' + "  \n" * 200_000,
+    "set-apart.jsonl": ("\n" * 90_000 + '{"text": "a"}\n') * 3,
+    "table.csv": "text\na\n" + "\r\n" * 200_000,
+    "field.csv": 'text\n"a' + "\n" * 200_000 + '"\n',
+}
+"""Files that hold hardly anything; `set-apart` has no long run of blank lines, and costs the same"""
+
+
+@pytest.mark.parametrize("name", BLANKS)
+@pytest.mark.parametrize("packed", ["", ".bz2"])
+def test_a_file_of_blank_lines_is_an_error_that_names_the_line(name: str, packed: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}{packed}"
+    body = BLANKS[name].encode()
+    path.write_bytes(compressed("bz2", body) if packed else body)
+    with pytest.raises(
+        DataError, match=r":\d+: 100,\d+ of .* lines up to here are blank, the limit is 100,000"
+    ) as raised:
+        list(read([str(path)]))
+    assert str(raised.value).startswith(f"{path}:100")
+
+
+def test_a_file_of_blank_lines_is_an_error_where_it_is_cut_into_stretches() -> None:
+    with pytest.raises(DataError, match=r"a.jsonl:\d+: .* are blank"):
+        list(stretches(BytesIO(b"\n" * 200_000), 1 << 16, Path("a.jsonl")))
+
+
+def test_a_log_of_blank_lines_is_read_as_far_as_it_has_some(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "loss": 2.0}\n' + "\n" * 200_000 + '{"step": 2, "loss": 1.0}\n')
+    log = read_run(path)
+    assert list(log.curves["loss"].step) == [1]
+    assert any("the rest is left out" in note and "are blank" in note for note in log.notes)
+
+
+def test_rows_set_apart_by_blank_lines_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a"}\n\n\n\n' * 50_000)
+    assert sum(1 for _ in read([str(path)])) == 50_000
+
+
+def test_a_csv_has_as_many_columns_as_a_table_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    most = ["text", *(f"c{i}" for i in range(limits.MAX_TABLE_COLUMNS - 1))]
+    path.write_text(",".join(most) + "\n" + "," * (len(most) - 1) + "\n")
+    assert len(list(read([str(path)]))) == 1
+    path.write_text(",".join([*most, "more"]) + "\n")
+    with pytest.raises(DataError, match=r"a.csv:1: 20,001 columns, the limit is 20,000"):
+        list(read([str(path)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("a.csv", ",".join(f"column{i}" for i in range(9_000)) + "\n" + "x," * 8_999 + "x\n"),
+        ("a.csv", "x" * 90_000 + "\n" + "y\n"),
+        ("a.csv", "x" * 90_000 + "," + "x" * 90_000 + "\n"),
+        ("a.jsonl", json.dumps({f"column{i}": 1 for i in range(9_000)}) + "\n"),
+    ],
+)
+def test_a_message_lists_few_columns(name: str, body: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(body)
+    with pytest.raises(DataError) as raised:
+        list(read([str(path)]))
+    assert len(str(raised.value)) < 600 + len(str(path))
+    with pytest.raises(DataError) as raised:
+        list(read([str(path)], columns={"prompt": "nowhere"}))
+    assert len(str(raised.value)) < 600 + len(str(path))
+
+
+def test_a_problem_of_a_row_lists_few_keys_and_the_beginning_of_a_value(tmp_path: Path) -> None:
+    wide = {f"key{i}": i for i in range(9_000)}
+    messages = [wide, {"role": "x" * 90_000, "content": "a"}, {"role": "user", "content": "a", "weight": "x" * 90_000}]
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"messages": messages}) + "\n")
+    (row,) = read([str(path)])
+    assert [problem.kind for problem in row.problems] == [
+        *("unknown-role", "no-content", "unknown-role", "not-a-number")
+    ]
+    assert max(len(problem.text) for problem in row.problems) < 400
+
+
+def test_a_list_of_names_says_how_many_there_are() -> None:
+    assert name_list([]) == "none"
+    assert name_list("abcdefghij") == "a, b, c, d, e, f, g, h, i, j"
+    assert name_list(["a"] * 1_500).endswith(", a and 1,490 more")
+    assert len(name_list(["x" * 1_000])) == MAX_SHOWN
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])

@@ -109,17 +109,27 @@ def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
         own = [Finding("gradient-depends-on-process-count", "TT058", severity, "apart", "divide")] if severity else []
         made = replace(report, laws=broken, findings=(*report.findings, *own))
         assert [law.standing for law in laws(made)] == [said]
-        assert said in " ".join(as_text(made).split())
+        assert said in " ".join(as_text(made, verbose=True).split())
         assert said in page(made)
 
 
 def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
-    text = as_text(report)
+    text = as_text(replace(report, findings=()))
     for part in ("the loss is on", "not attended", "padding", "cache", "nan", "broken", "canary in", "lost",
                  "1 law not tested", "note: How many figs?", "4 lines in"):  # fmt: skip
         assert part in text
     assert "the trainer has no reference model" not in text
     assert "not tested: dpo-start: the trainer has no reference model" in as_text(report, verbose=True)
+
+
+def test_figures_are_last_and_folded_where_there_are_findings(report: AuditReport) -> None:
+    short, whole = as_text(report), as_text(report, verbose=True)
+    assert "tokens by source" not in short
+    assert short.endswith("figures by source and length: -v\n")
+    order = [
+        whole.index(part) for part in ("the loss is on", "error[TT001]", "4 lines in", "tokens by source", "canary in")
+    ]
+    assert order == sorted(order)
     quiet = as_text(report, quiet=True)
     assert "tokens by source" not in quiet
     assert "TT001" in quiet

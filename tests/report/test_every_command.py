@@ -69,20 +69,20 @@ def test_a_plan_has_a_page_and_so_has_its_json(tmp_path: Path) -> None:
     assert again.read_text() == text
 
 
-def test_what_failed_without_a_finding_is_not_clean(tmp_path: Path) -> None:
-    """Alone, and beside a clean result."""
-    clean, plan, html = tmp_path / "clean.json", tmp_path / "plan.json", tmp_path / "both.html"
-    run("check", DATA, "-t", TOKENIZER, "-o", clean)
+def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) -> None:
+    """Alone, and beside a result without findings."""
+    fine, plan, html = tmp_path / "fine.json", tmp_path / "plan.json", tmp_path / "both.html"
+    run("check", DATA, "-t", TOKENIZER, "-o", fine)
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     plan.write_text(run("plan", tmp_path / "config.json", "--gpu", "0.5GB", "--max-length", "512", "--json"))
-    done = CliRunner().invoke(commands, ["report", str(clean), str(plan), "-o", str(html)], standalone_mode=False)
+    done = CliRunner().invoke(commands, ["report", str(fine), str(plan), "-o", str(html)], standalone_mode=False)
     text = html.read_text()
     assert done.return_value == 1
     assert '<p class="verdict bad">It does not fit: ' in text
     assert '<b class="amiss">failed</b>' in text
-    assert 'class="clean"' not in text
+    assert "no findings" not in text
     assert "rehearse the run" not in text
-    assert 'class="clean">clean</b>' in page_of(json.loads(clean.read_text()))
+    assert 'class="fine">no findings</b>' in page_of(json.loads(fine.read_text()))
 
 
 def test_a_ladder_names_the_rung_that_lost_it() -> None:

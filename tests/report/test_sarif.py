@@ -56,10 +56,19 @@ RESULT = fields(
         "locations": {**listed(LOCATION), "minItems": 1},
     }
 )
+NOTIFICATION = fields({"level": LEVEL, "message": fields({"text": TEXT})}, associatedRule=fields({"id": TEXT}))
+INVOCATION = fields(
+    {
+        "executionSuccessful": {"type": "boolean"},
+        "exitCode": {"enum": [0, 1, 3]},
+        "toolExecutionNotifications": listed(NOTIFICATION),
+    }
+)
 RUN = fields(
     {
         "tool": fields({"driver": fields({"name": TEXT, "semanticVersion": TEXT, "rules": listed(RULE)})}),
         "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+        "invocations": {**listed(INVOCATION), "minItems": 1, "maxItems": 1},
         "results": listed(RESULT),
     }
 )

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.report import DataReport, Lengths
 from truetune.data.conversation import Origin
 from truetune.encoding.ledger import Ledger
@@ -42,6 +43,22 @@ SHORT = Finding(
     count=5,
     total=200,
 )
+EXAMINED = (
+    Examined("pad-missing", "TT102", "The tokenizer has no pad token."),
+    Examined("duplicate-rows", "TT305", "Rows stand in the data more than once.", "0 of 200 rows"),
+)
+NOT_JUDGED = (
+    NotJudged(
+        "stop-ids-incomplete",
+        "ValueError: no such token",
+        "TT105",
+        place="checks/tokenizer/stop_ids_incomplete.py:41",
+        unlock="report it",
+    ),
+    NotJudged(
+        "train-eval-leak", "no evaluation data are named", "TT304", unlock="name them with --eval-data", asked=False
+    ),
+)
 DATE = Finding("date-in-template", "TT207", "info", "the template writes today's date", "nothing to do")
 
 
@@ -56,7 +73,7 @@ def report(*findings: Finding, limit: int | None = 512) -> DataReport:
     return DataReport(
         spec=RunSpec(max_length=limit), tokenizer="models/small", facts={"eos": "<|im_end|> (3)"}, rows=200,
         examples=200, rejected=0, unsupervised=5, formats={"messages": 200}, ledger=Ledger(counts), lengths=lengths,
-        findings=findings, views=(), seconds=1.25,
+        findings=findings, examined=EXAMINED, not_judged=NOT_JUDGED, views=(), seconds=1.25,
     )  # fmt: skip
 
 
@@ -91,6 +108,15 @@ warning[TT406] no-supervised-token: 5 of 200 rows have no supervised token
 
 info[TT207] date-in-template: the template writes today's date
 
+not judged: stop-ids-incomplete: ValueError: no such token
+(checks/tokenizer/stop_ids_incomplete.py:41); report it
+1 error, 1 warning, 1 note, 2 checks examined and fine, 2 not judged (-v lists
+them) · 200 rows in 1.2 s
+more on a rule: truetune explain RULE · on a row: truetune show FILE:LINE
+figures by source and length: -v
+"""
+FIGURES = """\
+
 tokens by source   supervised  context    share
 template text               0    1,000   10.0 %
 user                        0    2,500   25.0 %
@@ -107,9 +133,34 @@ length in tokens: median 98, 95 % up to 178, longest 740
 over max_length 512: 1 example (0.5 %); a cut there would lose 228 tokens, 0 of
 them supervised
 
-1 error, 1 warning, 1 note · 200 rows in 1.2 s
-more on a rule: truetune explain RULE · on a row: truetune show FILE:LINE
 """
+
+
+def test_figures_are_last_and_folded_where_there_are_findings() -> None:
+    assert drawn(report(PAD, SHORT, DATE), verbose=True).endswith(f"truetune show FILE:LINE\n{FIGURES}")
+    folded_out = drawn(dataclasses.replace(report(DATE), not_judged=()))
+    assert folded_out.endswith(f"run -- python train.py\n{FIGURES}"), "a note is no finding"
+
+
+def test_the_three_parts_of_a_verdict() -> None:
+    """In order: what is found, what was examined with its figure, what was not judged, the counts, the next step."""
+    whole = drawn(report(PAD), verbose=True)
+    parts = [
+        "error[TT101]",
+        "fine: pad-missing (TT102): not so: The tokenizer has no pad token.\n",
+        "fine: duplicate-rows (TT305): 0 of 200 rows\n",
+        "not judged: stop-ids-incomplete: ValueError: no such token",
+        "not judged: train-eval-leak: no evaluation data are named; name them with",
+        "1 error, 2 checks examined and fine, 2 not judged",
+        "more on a rule",
+    ]
+    places = [whole.index(part) for part in parts]
+    assert places == sorted(places)
+    short = drawn(report())
+    assert "train-eval-leak" not in short, "nobody asked for it"
+    assert "fine:" not in short
+    assert "\nnot judged: stop-ids-incomplete: " in short
+    assert "\nnot judged, 2 checks examined and fine, 2 not judged (-v lists them) · 200" in short
 
 
 def test_verbose_draws_notes_in_full_and_the_facts() -> None:
@@ -124,11 +175,11 @@ def test_quiet_draws_findings_alone() -> None:
     assert as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
 
 
-def test_a_clean_run_and_one_that_learns_nothing() -> None:
-    clean = report(limit=None)
-    assert drawn(clean).endswith("\nclean · 200 rows in 1.2 s\n")
-    assert "max_length" not in drawn(clean)
-    nothing = dataclasses.replace(clean, ledger=Ledger(np.zeros_like(clean.ledger.counts)), rejected=3)
+def test_a_run_without_findings_and_one_that_learns_nothing() -> None:
+    fine = dataclasses.replace(report(limit=None), not_judged=())
+    assert "\nno findings, 2 checks examined and fine (-v lists them) · 200 rows in 1.2 s\nnext: " in drawn(fine)
+    assert "max_length" not in drawn(fine)
+    nothing = dataclasses.replace(fine, ledger=Ledger(np.zeros_like(fine.ledger.counts)), rejected=3)
     assert drawn(nothing).startswith("learns nothing: no token of 200 examples is supervised\n")
     assert "\n3 of 200 rows that the template refuses\n" in drawn(nothing)
 

@@ -31,6 +31,53 @@ def test_cells_are_one_text_and_magics_are_blank() -> None:
         assert made.text[cell.start : cell.start + len(cell.text)].count("\n") == cell.text.count("\n")
 
 
+@pytest.mark.parametrize(
+    "line", ["pip install trl", "pip install -q 'trl==1.0' peft\n", "\nconda install x -y", "cd ../data", "ls", "pwd"]
+)
+def test_a_cell_of_one_magic_needs_no_percent_sign(line: str) -> None:
+    made = parse(notebook(line, "a = 1"), "n.ipynb")
+    assert not made.broken
+    assert "a" in [n.id for n in made.nodes(ast.Name)]
+
+
+@pytest.mark.parametrize(
+    "cell", ["pip install trl\nimport trl", "# first\npip install trl", "curl localhost \\\n -d x", "pip", "installs x"]
+)
+def test_magics_without_a_percent_sign_run_alone_or_not_at_all(cell: str) -> None:
+    assert bool(parse(notebook(cell), "n.ipynb").broken) is (cell != "pip")
+
+
+@pytest.mark.parametrize(
+    ("cell", "names"),
+    [
+        (" a = 1", ["a"]),
+        ("    a = 1\n    if a:\n        b = 2\n    c = 3", ["a", "b", "c"]),
+        ("\n\n\ta = 1\n\tb = 2\nc = 3\n", ["a", "b", "c"]),
+        ("  !ls\n  a = !pwd\n  b = 1", ["a", "b"]),
+    ],
+)
+def test_the_indent_of_the_first_line_goes(cell: str, names: list[str]) -> None:
+    made = parse(notebook(cell), "n.ipynb")
+    assert not made.broken
+    stored = [n for n in made.nodes(ast.Name) if isinstance(n.ctx, ast.Store)]
+    assert [n.id for n in stored] == names
+    for node in stored:
+        line, column = made.place(node)
+        assert made.file_text.splitlines()[line - 1][column - 1 :].startswith(node.id)
+
+
+def test_an_indent_that_does_not_go_is_broken() -> None:
+    assert parse(notebook("a = 1\n  b = 2"), "n.ipynb").broken
+    assert parse(notebook("  a = 1\n    b = 2"), "n.ipynb").broken
+
+
+def test_a_statement_in_an_indented_cell_gets_neighbours_of_its_indent() -> None:
+    made = parse(notebook("    a = 1\n    b = f(a)"), "n.ipynb")
+    statement = next(n for n in made.nodes(ast.Assign) if isinstance(n.value, ast.Call))
+    after = edits.apply(made.file_text, edits.in_file(made, edits.insert_before(made, statement, "c = 2")))
+    assert after == notebook("    a = 1\n    c = 2\n    b = f(a)")
+
+
 def test_a_place_is_one_of_the_file() -> None:
     text = notebook("a = 1\n", "b = 2\nc = f(b)")
     made = parse(text, "n.ipynb")

@@ -48,6 +48,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         "template-kwargs: {enable_thinking: false, a-b: 1}\nlearn: {what: last, tool-calls: false, reasoning: false}\n"
         "history: single\nmask-by: response-marker\nresponse-marker: '### Answer:'\nappend-eos: true\n"
         "max-length: 4096\nselect: TT1\nignore: [TT101]\nfail-on: warning\n"
+        "allow-unjudged: true\n"
         "encode: {overflow: split, packing: best-fit, content-specials: text, on-error: skip, file-format: arrow, "
         "loss-weights: true, sources: true, preferences: true, trainer: transformers, record-root: true}\n"
         "training: {learning-rate: 2e-5, lora: {r: 8}}\n"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from truetune.checks.catalogue import station
-from truetune.checks.judgement import Judgement, NotJudged, Unmet, conclude, failure, not_met
+from truetune.checks.judgement import Judgement, NotJudged, Unmet, conclude, failure, not_met, without_moot
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -65,7 +65,7 @@ class DataRules:
             origin, reason = self.broken[0]
             what = f"{self.count_broken:,} broken line{'s' * (self.count_broken != 1)}"
             parts.append(Judgement(not_judged=(NotJudged(what, reason, place=str(origin), unlock=CUT_OFF),)))
-        return Judgement.of(parts)
+        return without_moot(Judgement.of(parts), [type(rule) for rule in self.rules])
 
     def told(self) -> dict[str, Any]:
         """Figures of all rules, by name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from truetune.checks.catalogue import choose
 from truetune.checks.floor import floor_of
-from truetune.checks.judgement import judge
+from truetune.checks.judgement import NotJudged, judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import LogRule
 from truetune.errors import UsageError
@@ -42,14 +42,15 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     log = replace(log, facts=_known(spec, log), data=floor_of(spec) if with_data else None)
     judged = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
     facts = tuple(_facts(log))
+    lacking: tuple[NotJudged, ...] = ()
     if spec.data and not with_data:
-        facts += (("data not looked at", "name a tokenizer with -t"),)
+        lacking = (NotJudged("the data", "there is no tokenizer to read them with", unlock="name a tokenizer with -t"),)
     return Report(
         spec=spec,
         subjects=(Subject("run log", str(path), facts, log),),
         findings=judged.findings,
         examined=judged.examined,
-        not_judged=judged.not_judged,
+        not_judged=(*lacking, *judged.not_judged),
         seconds=time.perf_counter() - started,
     )
 

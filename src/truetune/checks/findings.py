@@ -10,6 +10,8 @@ from truetune.checks.figure import Figure
 from truetune.data.conversation import Origin
 from truetune.spec.run import Severity
 
+SHOWN_CASES = 3
+"""Places of a finding that a terminal shows, where --cases does not say otherwise"""
 RANK: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 
 
@@ -69,7 +71,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     """Facts that prove it, one line each, about the whole."""
     cases: tuple[Case, ...] = ()
-    """At most 3 places."""
+    """Places, in their order; at most `rule.MAX_CASES` are kept."""
     count: int | None = None
     total: int | None = None
     fix: Fix | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +91,35 @@ class Judgement:
 
 
 def judge(kinds: Iterable[type[Rule[Any]]], subject: Any) -> Judgement:
-    """What rules of these classes say of a subject, each by itself."""
-    return Judgement.of(judge_by(kind, subject) for kind in kinds)
+    """What rules of these classes say of a subject, each by itself; one cause is told once."""
+    kinds = list(kinds)
+    return without_moot(Judgement.of(judge_by(kind, subject) for kind in kinds), kinds)
+
+
+def without_moot(judged: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
+    """Findings that others explain (`Rule.moot_where`) become evidence of those.
+
+    A finding on rows is explained where each of its rows is one of the other's; one on the whole where the other is
+    there at all.
+    """
+    causes = {kind.name(): kind.moot_where for kind in kinds if kind.moot_where}
+    kept = [finding for finding in judged.findings if finding.rule not in causes]
+    for finding in (finding for finding in judged.findings if finding.rule in causes):
+        named = (other for other in kept if other.rule in causes[finding.rule])
+        cause = next((other for other in named if _covers(other, finding)), None)
+        if cause is None:
+            kept.append(finding)
+        else:
+            told = f"so {finding.message} ({finding.rule})"
+            kept[kept.index(cause)] = replace(cause, evidence=(*cause.evidence, told))
+    return replace(judged, findings=in_order(kept))
+
+
+def _covers(cause: Finding, finding: Finding) -> bool:
+    """Are all places of a finding, so far as they are rows, among those of its cause?"""
+    rows = {case.origin for case in finding.cases}
+    complete = (finding.count or 0) <= len(finding.cases)
+    return complete and rows <= {case.origin for case in cause.cases}
 
 
 def judge_by(kind: type[Rule[Any]], subject: Any) -> Judgement:

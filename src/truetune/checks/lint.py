@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -21,6 +22,15 @@ from truetune.source.module import Module, nothing, read
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
+
+LIBRARIES = frozenset({
+    *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl"),
+    *("llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm"),
+    *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax"),
+})  # fmt: skip
+"""Libraries of training, its data and its evaluation; code without one of them has nothing that a rule looks at"""
+MEND_SYNTAX = "mend the syntax, or leave the file out"
+UNPARSED = "source-not-parsed"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -42,6 +52,8 @@ class Look:
     judged: Judgement
     """With findings that are suppressed"""
     suppressed: int = 0
+    applies: bool = True
+    """Has a rule anything to look at in it?"""
 
 
 def lint(
@@ -81,7 +93,7 @@ def lint(
                 write(file, change)
                 seen = look_at(change.after, spec)
         looks.append(seen)
-    judged = Judgement.of(seen.judged for seen in looks)
+    judged = Judgement.of([*(seen.judged for seen in looks), *_beside_the_point(looks)])
     return LintReport(
         spec=spec,
         subjects=tuple(Subject(_kind(name), name, tuple(notes)) for name, notes in facts.items()),
@@ -98,16 +110,52 @@ def lint(
 def look_at(module: Module, spec: RunSpec) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text."""
     rules = [rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)]
-    parts = [_of_this_file(judge(rules, module), module.path)]
+    parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
     try:
         parts += [of_settings(config, spec) for config in configs_of_source(module)]
     except SpecError as error:
         parts.append(Judgement(not_judged=(NotJudged("settings in the code", str(error), place=module.path),)))
     judged = Judgement.of(parts)
+    applies = bool(judged.findings) or _trains(module)
+    if not applies or (module.broken and not module.tree.body):
+        judged = replace(judged, examined=())
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
     kept = [f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)]
-    return Look(tuple(sorted(kept, key=lambda f: _offset(module, f))), judged, len(found) - len(kept))
+    return Look(tuple(sorted(kept, key=lambda f: _offset(module, f))), judged, len(found) - len(kept), applies)
+
+
+def _trains(module: Module) -> bool:
+    """Does it use a library that the rules know the calls of?"""
+    plain = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
+    names = [*plain, *(node.module or "" for node in module.nodes(ast.ImportFrom))]
+    return any(name.partition(".")[0] in LIBRARIES for name in names) or any(module.methods("apply_chat_template"))
+
+
+def _unparsed(module: Module, spec: RunSpec) -> Judgement:
+    """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
+    asked = any(rule.name() == UNPARSED for rule in choose((), spec.ignore, "source"))
+    return Judgement(
+        not_judged=tuple(
+            NotJudged(
+                f"code of {module.path}",
+                f"not parsed as Python: {broken.reason}",
+                place=":".join(map(str, (module.path, *module.place_of_broken(broken)))),
+                unlock=MEND_SYNTAX,
+                asked=asked,
+            )
+            for broken in module.broken
+        )
+    )
+
+
+def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
+    """Files in which no rule has anything to look at: said, for they are no part of `no findings`."""
+    count = sum(not seen.applies and not seen.judged.not_judged for seen in looks)
+    if count:
+        what = f"{count:,} of {len(looks):,} file{'s' * (len(looks) != 1)}"
+        reason = "no code that trains: no library of training is imported"
+        yield Judgement(not_judged=(NotJudged(what, reason, asked=False),))
 
 
 def _of_this_file(judged: Judgement, path: str) -> Judgement:

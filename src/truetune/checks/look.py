@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.catalogue import DATA, choose, station
-from truetune.checks.judgement import Judgement
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
@@ -27,7 +27,6 @@ SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "tr
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
 CUTS = ("truncation-leaves-no-label", "truncation-cuts-the-terminator", "sft-max-length-default-1024")
 """Rules on what a cut at max_length loses"""
-NO_TOKENIZER = ("not looked at", "name a tokenizer with -t")
 
 
 @dataclass(slots=True)
@@ -75,7 +74,9 @@ def look(
         seen.judged.append(of_settings(replace(read_config(settings), spec=spec), spec))
     run = _run(seen, named=bool(paths) and settings is None)
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
-        seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data), (NO_TOKENIZER,)))
+        seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data)))
+        told = NotJudged("the data", "there is no tokenizer to render them with", unlock="name a tokenizer with -t")
+        seen.judged.append(Judgement(not_judged=(told,)))
         run = None
     report: Report = Report(spec=spec, findings=(), seconds=0)
     if run is not None:
@@ -92,11 +93,12 @@ def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | No
     """What the rules on data and tokenizer say; None where a tokenizer that merely stands beside other things is
     broken."""
     try:
-        return check(run, _rules(run, seen), progress=progress)
+        return check(run, _rules(run, seen), progress=progress, cut=not seen.joined)
     except TokenizerError as error:
         if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
             raise
-        seen.subjects.append(Subject(NAMES["tokenizer"], run.tokenizer or "", (("not looked at", str(error)),)))
+        seen.subjects.append(Subject(NAMES["tokenizer"], run.tokenizer or ""))
+        seen.judged.append(Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),)))
         return None
 
 
@@ -168,7 +170,10 @@ def _settings(path: str, seen: Look) -> None:
     ]
     missing = _missing(run)
     if missing:
-        facts.append(("data not looked at", missing))
+        told = NotJudged(
+            "the data of these settings", missing, place=path, unlock="name DATA and -t TOKENIZER", asked=False
+        )
+        seen.judged.append(Judgement(not_judged=(told,)))
     elif run.data:
         seen.run, seen.joined = run, _joins(config)
         if config.own_prompt:

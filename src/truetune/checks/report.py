@@ -85,6 +85,8 @@ class Report:
     """What was looked for and is not there"""
     not_judged: tuple[NotJudged, ...] = ()
     """What could not be judged, and why"""
+    known: tuple[Finding, ...] = ()
+    """Findings that an earlier report had too (`checks.fingerprints.without_known`); they do not fail"""
     seconds: float
 
     def worst(self) -> Severity | None:
@@ -105,16 +107,17 @@ class Report:
         anything to look at; else `no findings`."""
         if self.failed() or any(finding.severity != "info" for finding in self.findings):
             return "findings"
-        return "not judged" if self._lacks() else "no findings"
+        return "not judged" if self.lacks() else "no findings"
 
-    def _lacks(self) -> bool:
-        return bool(self.missing()) or not (self.examined or self.findings)
+    def lacks(self) -> bool:
+        """Is something that was asked for not judged, or was there nothing to judge?"""
+        return bool(self.missing()) or not (self.examined or self.findings or self.known)
 
     def exit_code(self) -> int:
         """1 with findings at or above `spec.fail_on`, 3 where something asked for was not judged, else 0."""
         if self.failed():
             return 1
-        return 3 if self._lacks() and not self.spec.allow_unjudged else 0
+        return 3 if self.lacks() and not self.spec.allow_unjudged else 0
 
     def more(self) -> dict[str, Any]:
         """What its JSON has besides, for this kind of report: plain values."""

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.source.module import Module  # noqa: F401
 
-MAX_CASES = 3
+MAX_CASES = 10_000
+"""Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
 Subject = TypeVar("Subject")
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
 NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")
@@ -57,6 +58,8 @@ class Rule(Generic[Subject]):
     code: ClassVar[str]
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
+    moot_where: ClassVar[tuple[str, ...]] = ()
+    """Names of rules whose findings explain this one's, at the same places: it is told as evidence of theirs then"""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -137,6 +140,19 @@ class DataRule(Rule[Setup]):
 
 class ConfigRule(Rule[Config]):
     """Looks at the settings of a run, whatever stack they were written for."""
+
+    methods: ClassVar[tuple[str, ...]] = ()
+    """Training methods that it is about; empty: all"""
+    stacks: ClassVar[tuple[str, ...]] = ()
+    """Stacks that it is about; empty: all"""
+
+    def unmet(self) -> Unmet | None:
+        method, stack = self.subject.spec.training.method, self.subject.stack
+        if self.methods and method not in self.methods:
+            return Unmet(f"it is about training by {' or '.join(self.methods)}, not by {method}")
+        if self.stacks and stack not in self.stacks:
+            return Unmet(f"it is about settings of {' or '.join(self.stacks)}")
+        return None
 
 
 class DeviceRule(Rule[Launch]):

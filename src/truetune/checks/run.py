@@ -11,10 +11,10 @@ from math import inf
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.data_rules import DataRules
 from truetune.checks.far import far_rows
-from truetune.checks.findings import Finding
+from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import DataReport, TokenView
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation, Origin
@@ -43,17 +43,28 @@ Progress = Callable[[int, int, int], None]
 
 
 def check(
-    spec: RunSpec, rules: Sequence[type[DataRule]] | None = None, *, progress: Progress | None = None
+    spec: RunSpec,
+    rules: Sequence[type[DataRule]] | None = None,
+    *,
+    progress: Progress | None = None,
+    cut: bool = True,
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
+    Not `cut`: the trainer joins rows, or splits long ones, so that nothing is lost at `spec.max_length`.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
-    return with_proof(lambda only_reference: _check(spec, rules, progress, only_reference=only_reference))
+    limit = spec.max_length if cut else None
+    return with_proof(lambda only_reference: _check(spec, rules, progress, limit, only_reference=only_reference))
 
 
 def _check(
-    spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
+    spec: RunSpec,
+    chosen: Sequence[type[DataRule]] | None,
+    progress: Progress | None,
+    limit: int | None,
+    *,
+    only_reference: bool,
 ) -> DataReport:
     started = time.perf_counter()
     setup = prepare(spec, only_reference=only_reference)
@@ -65,7 +76,7 @@ def _check(
     empty: list[str] = []
     stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
-    tally = Tally(spec.max_length)
+    tally = Tally(limit)
     for batch in batches(stream, setup.probes.renderer(), encoder):
         tally.add(batch)
         rules.take(batch)
@@ -165,7 +176,7 @@ def _rows(
 
 def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf) -> set[Origin]:
     """Of first cases, then of the others, those before row `rows`."""
-    cases = [f.cases[i] for i in range(MAX_CASES) for f in findings if len(f.cases) > i]
+    cases = [f.cases[i] for i in range(SHOWN_CASES) for f in findings if len(f.cases) > i]
     places = (case.origin for case in cases if case.origin is not None and case.origin.row < rows)
     return set(islice(dict.fromkeys(places), most))
 

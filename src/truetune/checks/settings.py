@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, judge
+from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config
@@ -17,7 +18,24 @@ def of_settings(config: Config, spec: RunSpec) -> Judgement:
     chosen = choose(spec.select, spec.ignore, "config", "devices")
     on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
     on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]
-    return Judgement.of([judge(on_settings, config), judge(on_devices, Launch(config, _here()))])
+    unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
+    return Judgement.of([judge(on_settings, config), judge(on_devices, Launch(config, _here())), unknown])
+
+
+def _beyond_rules(config: Config) -> Iterator[NotJudged]:
+    """Parts of a run about whose settings there are no rules."""
+    method = config.spec.training.method
+    if method in WITHOUT_RULES:
+        yield NotJudged(f"training by {method}", WITHOUT_RULES[method], place=config.path, unlock=LOOK_AT_BATCHES)
+
+
+WITHOUT_RULES = {
+    "grpo": "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged",
+    "ppo": "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged",
+    "reward": "no rule knows the loss of a reward model; the rest of its settings was judged",
+}
+"""By training method: what of its settings nothing judges"""
+LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 
 
 @cache

@@ -36,6 +36,7 @@ from truetune.cli.starting import init
 from truetune.cli.training import train
 from truetune.cli.viewing import view
 from truetune.errors import FindingsError, TruetuneError
+from truetune.render.panics import is_panic
 
 TRAIN = {"torch", "transformers", "peft", "trl", "accelerate", "datasets", "safetensors", "psutil", "py3langid"}
 """Modules of the extra `train`"""
@@ -80,8 +81,7 @@ def _run() -> int:
     except Exception as error:
         return _failed(f"this is a bug of truetune, please report it: {error!r}", debug=True)
     except BaseException as error:
-        # What Rust code in `tokenizers` raises where it panics: no Exception, and of no module that can be imported.
-        if type(error).__name__ != "PanicException":
+        if not is_panic(error):
             raise
         return _failed(f"the tokenizer's own library failed: {error}; is the pattern in its tokenizer.json sound?")
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
 import click
+
+from truetune.cli.output import check_outputs_apart
 
 STAGES: Mapping[str, tuple[str, ...]] = {
     "Before a run": ("doctor", "init", "check", "lint", "plan", "show", "view", "encode", "rehearse"),
@@ -21,6 +24,7 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
     "Opening a model": ("backend", "served_model", "route", "concurrency", "timeout", "trust_remote_code", "dtype"),
     "Report and output": (
         *("select", "ignore", "fail_on", "allow_unjudged", "output_format", "json", "output", "html"),
+        *("cases", "rows_out", "baseline"),
         *("verbose", "quiet", "no_progress"),
     ),
 }
@@ -34,7 +38,12 @@ EXITS = (
 
 
 class Command(click.Command):
-    """A command whose many options are grouped in its help."""
+    """A command whose many options are grouped in its help, and whose outputs are apart."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Raises UsageError before any work where two outputs would be one."""
+        check_outputs_apart(ctx)
+        return super().invoke(ctx)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The same whoever asks: click keeps what it made for the first context."""

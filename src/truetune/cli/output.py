@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,27 @@ NOT_JUDGED = 3
 SEVERITIES = ("error", "warning", "info")
 ENDINGS = {".json": "json", ".sarif": "sarif"}
 """What a file is to hold, by its name, where --format does not say"""
-OUTPUTS = ("output", "out", "html", "save", "looks", "schema", "cache", "file")
+OUTPUTS = ("output", "out", "html", "save", "looks", "schema", "cache", "file", "rows_out")
 """Parameters that name what is written; every other one that names a path is an input"""
+NAMED_ONLY = {("init", "out")}
+"""Commands and parameters that name what a later command writes"""
+
+
+class Cases(click.ParamType[int]):
+    """A number of places, or all."""
+
+    name = "cases"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int:
+        if value == "all":
+            return sys.maxsize
+        if isinstance(value, int) or (str(value).isascii() and str(value).isdecimal()):
+            return int(value)
+        self.fail(f"{value!r}: expected a number or `all`", param, context)
+
+
+CASES = Cases()
+SHOWN_CASES = 3  # as checks.findings.SHOWN_CASES, which is not imported for --help
 
 
 def form_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -105,6 +125,11 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-o", "--output", metavar="FILE", is_eager=True,
                      help="Write to this file and not to the terminal; .json and .sarif choose the format."),
         click.option("--html", metavar="FILE", help="Write a page to this file as well."),
+        click.option("--cases", type=CASES, default=str(SHOWN_CASES), show_default=True, metavar="N|all",
+                     help="Places of each finding that the terminal shows; JSON and SARIF have all."),
+        click.option("--rows-out", metavar="FILE", help="Write the rows that findings name to this file (JSON lines)."),
+        click.option("--baseline", metavar="FILE",
+                     help="An earlier report (--json): only findings that it does not have fail."),
         click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors, and all facts."),
         click.option("-q", "--quiet", is_flag=True, help="Print findings alone."),
     ]  # fmt: skip
@@ -122,6 +147,9 @@ class Delivery:
     html: str | None
     verbose: bool
     quiet: bool
+    cases: int = SHOWN_CASES
+    rows_out: str | None = None
+    baseline: str | None = None
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Delivery:
@@ -130,19 +158,23 @@ class Delivery:
 
     def ready(self) -> Delivery:
         """Itself. Raises UsageError for a file that can't be written, or is none of ours."""
-        for path, form in ((self.output, self.output_format), (self.html, "html")):
+        for path, form in ((self.output, self.output_format), (self.html, "html"), (self.rows_out, "rows")):
             if path is not None:
                 check_file(path, form)
+        if self.baseline is not None:
+            self._known()
         if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
             raise UsageError(f"{self.output}: a page is written with --html {self.output}")
-        if self.output and self.html and Path(self.output).resolve() == Path(self.html).resolve():
-            raise UsageError(f"{self.html}: both --output and --html name this file; name another one with --html")
         return self
 
     def __call__(self, report: Report, *, err: bool = False) -> int:
         """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code.
 
         Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then."""
+        if self.baseline is not None:
+            from truetune.checks.fingerprints import without_known
+
+            report = without_known(report, self._known())
         try:
             self.write(report)
         except UsageError:
@@ -152,8 +184,17 @@ class Delivery:
             self._draw(report, err=err)
         return report.exit_code()
 
+    def _known(self) -> frozenset[str]:
+        from truetune.report.baseline import read_baseline
+
+        return read_baseline(self.baseline or "")
+
     def write(self, report: Report) -> None:
         """Into files, as far as they are asked for."""
+        if self.rows_out is not None:
+            from truetune.report.cited_rows import cited_rows
+
+            write_file(self.rows_out, cited_rows(report), "rows", report.spec)
         if self.html is not None:
             from truetune.report.page import page
 
@@ -170,7 +211,7 @@ class Delivery:
         if self.output_format == "terminal":
             from truetune.report.terminal import render_report
 
-            render_report(report, console(err=err), verbose=self.verbose, quiet=self.quiet)
+            render_report(report, console(err=err), verbose=self.verbose, quiet=self.quiet, cases=self.cases)
         else:
             click.echo(_encoded(self._drawn(report)), err=err)
 
@@ -185,7 +226,7 @@ class Delivery:
             return to_sarif(report)
         from truetune.report.terminal import as_text
 
-        return as_text(report, verbose=self.verbose, quiet=self.quiet)
+        return as_text(report, verbose=self.verbose, quiet=self.quiet, cases=self.cases)
 
 
 def check_file(path: str, form: str, context: click.Context | None = None) -> None:
@@ -218,6 +259,27 @@ def files_read(context: click.Context | None = None) -> list[Path]:
         values = value if isinstance(value, tuple) else (value,)
         found += [Path(text) for text in values if name not in OUTPUTS and isinstance(text, str) and "\0" not in text]
     return found
+
+
+def check_outputs_apart(context: click.Context) -> None:
+    """Raise UsageError where two outputs that a command is told of are one, or one lies inside the other.
+
+    What nobody named (a default) is left to the command, which may not write it.
+    """
+    from truetune.data.output_folder import Output, check_apart
+    from truetune.data.remote import place
+
+    found = []
+    for param in context.command.params:
+        name, value = param.name or "", context.params.get(param.name or "")
+        if name not in OUTPUTS or (context.command.name, name) in NAMED_ONLY or not isinstance(value, str):
+            continue
+        if context.get_parameter_source(name) != click.core.ParameterSource.COMMANDLINE or "\0" in value:
+            continue
+        option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
+        if value != "-":
+            found.append(Output(option, place(value)))
+    check_apart(found)
 
 
 def files_of_settings(spec: RunSpec | None) -> list[Path]:

@@ -12,12 +12,14 @@ import click
 from truetune.cli.helping import Command
 from truetune.cli.output import console, emit, files_of_settings, files_read, form_options, quiet_option
 from truetune.data.output_file import Form, check_output_file, write_output_file
+from truetune.data.output_folder import Output, check_apart
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
     from truetune.spec.run import RunSpec
     from truetune.training.starting import Start
 
+SUFFIXES = (".yaml", ".yml")
 RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
 
 
@@ -60,6 +62,10 @@ def init(
             _put_schema(Path(schema), schemas.text())
         return 0
     path, beside = Path(file), Path(file).with_name(schemas.NAME)
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{file}: settings are written as YAML; name a file that ends in {' or '.join(SUFFIXES)}"
+                         f" (init --schema {file} writes the schema alone)")  # fmt: skip
+    check_apart([Output("FILE", path), Output(f"the schema beside {path.name}", beside)])
     check_output_file(path, _settings_form(force=force), files_read())
     check_output_file(beside, _schema_form(), files_read())
     ask = sys.stdin.isatty() and not yes

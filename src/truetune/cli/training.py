@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import click
@@ -73,6 +74,8 @@ def train(
 
     over = nested(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
+    if html is not None:
+        _check_page_apart(html, settings, out, over)
     listener = Terminal(console(err=True), quiet=quiet)
     machine = output_format == "json" and RANK == 0
     with _one_of_several(), _calmly(), _refused(machine):
@@ -85,6 +88,18 @@ def train(
     elif RANK == 0:
         click.echo(done.folder)
     return int(done.failed)
+
+
+def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
+    """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
+    from truetune.data.output_folder import Output, check_apart
+    from truetune.spec.files import find_settings, merged, spec_of
+    from truetune.training.run import OUT
+
+    if out is None:
+        spec = spec_of(merged(find_settings(settings, Path())[0], over), settings)
+        out = spec.training.output_dir or OUT
+    check_apart([Output("the run", Path(out)), Output("--html", Path(html))])
 
 
 def _draw(folder: str, html: str) -> None:

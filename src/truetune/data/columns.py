@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from truetune.errors import DataError, SpecError
+from truetune.errors import DataError, SpecError, name_list
 from truetune.spec.run import Format
 
 Row = dict[str, Any]
@@ -94,5 +94,5 @@ def missing(row: Row, columns: Mapping[str, str], where: str) -> None:
     for ours, theirs in columns.items():
         if theirs not in row:
             near = difflib.get_close_matches(theirs, list(row), n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; the row has {', '.join(row)}"
+            hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
             raise DataError(f"{where}: --map {ours}={theirs}: there is no column {theirs}{hint}")

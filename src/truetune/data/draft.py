@@ -57,7 +57,7 @@ class Draft:
     def structure(self, name: str, kind: type) -> Any:
         """A column that holds a list or an object, maybe as JSON; None where it is empty."""
         value = parsed(self.take(name), self.problems)
-        if isinstance(value, kind) or not value:
+        if isinstance(value, kind) or value in (None, "", [], {}):
             return value or None
         found = type(value).__name__
         self.problems.append(Problem("bad-column", f"the column {name} holds {found}, not a JSON {kind.__name__}"))

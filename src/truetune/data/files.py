@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
 from truetune.data.remote import Place, Remote, place
-from truetune.errors import DataError
+from truetune.errors import DataError, name_list
 from truetune.parsing.decompression import SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
@@ -104,7 +104,7 @@ def _folder(folder: Place) -> list[Source]:
     if splits.is_file():
         names = _described(splits, "splits")
         if "train" not in names:
-            raise DataError(f"{folder}: its splits are {', '.join(map(str, names))[:200]}; name one of these folders")
+            raise DataError(f"{folder}: its splits are {name_list(names)}; name one of these folders")
         if not (folder / "train").is_dir():
             raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
         return _folder(folder / "train")

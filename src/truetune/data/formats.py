@@ -15,7 +15,7 @@ from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.draft import Draft
 from truetune.data.messages import messages_of
 from truetune.data.scores import scores_of
-from truetune.errors import DataError
+from truetune.errors import DataError, name_list, shortened
 from truetune.spec.run import Format
 
 NEEDS: dict[Format, tuple[str, ...]] = {
@@ -49,10 +49,12 @@ def _asked(draft: Draft) -> list[Message]:
     """The turns before the answer: history, then instruction and input as one turn."""
     made: list[Message] = []
     for pair in draft.structure("history", list) or ():
-        if isinstance(pair, list | tuple) and len(pair) == 2:
-            made += {"role": "user", "content": str(pair[0])}, {"role": "assistant", "content": str(pair[1])}
+        if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
+            made += {"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}
         else:
-            draft.problems.append(Problem("bad-history", "history holds what is no pair of question and answer"))
+            draft.problems.append(
+                Problem("bad-history", "history holds what is no pair of texts, a question and an answer")
+            )
     instruction = draft.turns("instruction")
     if isinstance(instruction, list):
         return made + messages_of(instruction, draft.problems)
@@ -112,7 +114,7 @@ def _kto(draft: Draft) -> Conversation:
     label = draft.take("label")
     verdict = _verdict(label)
     if verdict is None:
-        draft.problems.append(Problem("bad-label", f"the label is {label!r}, neither true nor false"))
+        draft.problems.append(Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false"))
     row = _READERS[_base(draft.row, holds) or _base(draft.row, called) or "text"](draft)
     row.label = verdict
     return row
@@ -136,7 +138,7 @@ def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin
     """
     found = format or _found(row, holds) or _found(row, called)
     if found is None or not _fits(row, found, called):
-        names = ", ".join(map(str, row)) or "(none)"
+        names = name_list(row, empty="(none)")
         wrong = f"the format {format} needs {_needed(format)}, but" if format else "no format fits"
         raise DataError(
             f"{where}: {wrong} the columns {'are ' if format else ''}{names}; say which column is what, as in "

@@ -9,6 +9,7 @@ from typing import Any
 
 from truetune.data.conversation import Message, Problem
 from truetune.data.json_text import parsed
+from truetune.errors import name_list, shortened
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
 SHAREGPT = {
@@ -17,7 +18,7 @@ SHAREGPT = {
     "function_response": "tool",
 }  # fmt: skip
 FUNCTION_CALL = "function_call"
-MOST_WEIGHT = 1e9
+MAX_WEIGHT = 1e9
 """A weight beyond is a mistake."""
 
 
@@ -70,12 +71,12 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
         message["role"] = _translated(message.get("role"))
     role = message.get("role")
     if "role" not in item and "from" not in item:
-        found = ", ".join(map(str, item)) or "nothing"
+        found = name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
         problems.append(Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message))
         message["role"] = "None"
     elif not (isinstance(role, str) and role in ROLES):
-        problems.append(Problem("unknown-role", f"turn {index} has the role {role!r}", message))
+        problems.append(Problem("unknown-role", f"turn {index} has the role {_value(role)}", message))
         message["role"] = str(role)
     if "tool_calls" in message:
         _take_calls(message, index, problems)
@@ -134,14 +135,22 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
         return
     by_type: dict[str, list[str]] = {}
     for part in parts:
+        if not isinstance(part["value"], str):
+            text = (
+                f"a content part of the type {_value(part.get('type'))} holds {type(part['value']).__name__}, not text"
+            )
+            problems.append(Problem("not-a-string", text, message))
         by_type.setdefault(str(part.get("type")), []).append(str(part["value"]))
     message["content"] = _joined(by_type.pop("text", []))
     if reasoning := by_type.pop("reasoning", None):
         message["reasoning_content"] = _joined(reasoning)
     if calls := by_type.pop("tool_call", None):
-        message["tool_calls"] = [{"type": "function", "function": parsed(call, problems)} for call in calls]
+        functions = [parsed(call, problems) for call in calls]
+        if not all(isinstance(function, dict) for function in functions):
+            problems.append(Problem("bad-tool-call", "a content part of the type tool_call is no JSON object", message))
+        message["tool_calls"] = [{"type": "function", "function": function} for function in functions]
     if by_type:
-        problems.append(Problem("not-a-string", f"content parts that are no text: {', '.join(sorted(by_type))}"))
+        problems.append(Problem("not-a-string", f"content parts that are no text: {name_list(sorted(by_type))}"))
 
 
 def _joined(texts: list[str]) -> str:
@@ -149,15 +158,32 @@ def _joined(texts: list[str]) -> str:
 
 
 def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
+    """Settle `weight` and `train`. What can't be used is taken out, and is a problem: no default may stand for it."""
     if "loss_weight" in message:
-        message["weight"] = message.pop("loss_weight")
-    weight = message.get("weight", 1)
-    if not isinstance(weight, int | float) or not 0 <= weight < MOST_WEIGHT:
-        problems.append(Problem("not-a-number", f"the weight of turn {index} is {message.pop('weight')!r}", message))
+        other = message.pop("loss_weight")
+        if message.get("weight", other) != other:
+            text = f"turn {index} has two weights, {_value(message['weight'])} and {_value(other)} (loss_weight)"
+            problems.append(Problem("not-a-number", text, message))
+        message["weight"] = other
+    if "weight" in message and not _is_weight(message["weight"]):
+        found = _value(message.pop("weight"))
+        text = f"the weight of turn {index} is {found}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
+        problems.append(Problem("not-a-number", text, message))
     if message.get("train", True) not in (True, False):
-        problems.append(Problem("not-a-bool", f"`train` of turn {index} is {message.pop('train')!r}", message))
+        text = f"`train` of turn {index} is {_value(message.pop('train'))}; expected true or false"
+        problems.append(Problem("not-a-bool", text, message))
     if not message.get("weight", 1):
         message["train"] = False
+
+
+def _is_weight(value: Any) -> bool:
+    """Can the loss be multiplied by this? NaN, infinity, text and true can't be meant as a weight."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_WEIGHT
+
+
+def _value(value: Any) -> str:
+    """A value as a message shows it."""
+    return shortened(repr(value))
 
 
 def _tidy(value: Any) -> Any:

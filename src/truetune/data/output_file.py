@@ -2,6 +2,7 @@
 
 The rule is that of `output_folder`, for one file:
 
+- It does not stand inside encoded data or a checkpoint.
 - It is never an input of the same command; symbolic and hard links are seen through.
 - A file that is there is replaced only if it is empty, or its contents say that truetune wrote a file of this form. Any
   other is refused, with its name; there is no option that overrides this for reports.
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data import atomic
+from truetune.data.output_folder import check_outside_own_folders
 from truetune.errors import UsageError
 
 
@@ -43,6 +45,7 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
     folder = path.resolve().parent
     if not folder.is_dir():
         raise UsageError(f"{path}: can't be written: there is no folder {folder}")
+    check_outside_own_folders(path)
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -2,7 +2,8 @@
 
 Every command that writes asks this module (folders) or `output_file` (single files) first. One rule holds for all:
 
-- An output must not be an input, hold one, or lie inside one. Links are followed before paths are compared, and files
+- An output must not be an input, hold one, or lie inside one. It must not stand inside encoded data or a checkpoint,
+  nor touch another output of the same command. Links are followed before paths are compared, and files
   are compared by device and inode as well, so that neither a symbolic nor a hard link gets around it.
 - A file in an output folder is ours only if a record of ours lists its name, its size and its digest, and it still has
   these. Everything else is a stranger: a file that nobody lists, one that was edited or replaced since it was written,
@@ -21,15 +22,24 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import combinations
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from truetune.checkpoint.run_record import FORMAT, WHOLE
 from truetune.data.remote import Place, Remote
-from truetune.errors import UsageError
+from truetune.errors import DataError, UsageError
+from truetune.parsing.files import read_bounded
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
 
 LOCK = ".lock"
 """An empty file, held while a command writes into a folder."""
 ELSEWHERE = "nothing was written: move it elsewhere, or name another folder with -o"
+SHARDS_KEPT = "what is encoded is kept in .work, and nothing was replaced: move it elsewhere, and run the command again"
+"""What to do about something that came while shards were made"""
+HALF_PUBLISHED = "the old data is removed, the new data not yet whole: move it elsewhere, and run the command again"
+"""What to do about something that came once manifest.json was removed: the same command then completes the folder"""
 
 
 class Listed(NamedTuple):
@@ -56,6 +66,14 @@ class Input(NamedTuple):
 
     what: str
     """What it is to the command: `data`, `the tokenizer`, `the base model`, ..."""
+    place: Place
+
+
+class Output(NamedTuple):
+    """Something that a command writes."""
+
+    option: str
+    """The option or argument that names it"""
     place: Place
 
 
@@ -107,8 +125,10 @@ def is_name_below(name: str) -> bool:
     return bool(name) and str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
-def check_outside_inputs(output: Place, inputs: Iterable[Input], option: str = "-o") -> None:
+def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-o") -> None:
     """Raise UsageError where a folder that is to be written is an input, holds one, or lies inside one.
+
+    It must not lie inside a folder that truetune wrote either (`check_outside_own_folders`).
 
     Args:
         output: the folder, which need not be there yet.
@@ -120,6 +140,94 @@ def check_outside_inputs(output: Place, inputs: Iterable[Input], option: str = "
         if relation is not None:
             raise UsageError(f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
                              f"nothing was written: name a folder of its own with {option}")  # fmt: skip
+    check_outside_own_folders(output)
+
+
+def check_outside_own_folders(output: Place) -> None:
+    """Raise UsageError where an output would stand inside encoded data or a checkpoint.
+
+    The record of such a folder lists all that is in it. What is put there is a stranger to the next command that writes
+    the folder, and goes with no command that removes it.
+
+    Args:
+        output: a file or a folder that is to be written, and need not be there. It may itself be such a folder.
+    """
+    for folder in _folders_around(_on_this_machine(output)):
+        for name, (what, is_record) in OWN_RECORDS.items():
+            if is_record(_read_record(folder / name)):
+                raise UsageError(f"{output}: lies inside {folder}, {what}, whose {name} lists all that belongs "
+                                 "there; nothing was written: name a place outside of it")  # fmt: skip
+
+
+def check_apart(outputs: Iterable[Output]) -> None:
+    """Raise UsageError where two outputs of one command are the same file or folder, or one lies inside the other.
+
+    Terminals, pipes and /dev/null take any number of outputs.
+    """
+    for first, second in combinations(outputs, 2):
+        relation = _relation_of_outputs(_on_this_machine(second.place), _on_this_machine(first.place))
+        if relation is not None:
+            raise UsageError(f"{second.option} {second.place}: {relation} {first.place}, which {first.option} writes; "
+                             f"nothing was written: name another one with {second.option}")  # fmt: skip
+
+
+def _relation_of_outputs(one: Place, other: Place) -> str | None:
+    """How an output touches another one, neither of which need be there; None where it does not."""
+    if isinstance(one, Remote) or isinstance(other, Remote):
+        return _remote_relation(one, other, other_is_folder=True)
+    try:
+        taken = other.stat()
+    except (OSError, ValueError):
+        taken = None
+    if taken is not None and not (stat.S_ISREG(taken.st_mode) or stat.S_ISDIR(taken.st_mode)):
+        return None
+    target, source = one.resolve(), other.resolve()
+    if target == source or (taken is not None and _same_file(target, taken)):
+        return "is"
+    if target in source.parents:
+        return "holds"
+    return "lies inside" if source in target.parents else None
+
+
+def _folders_around(output: Place) -> Iterator[Place]:
+    """The folders that an output stands in, the nearest first."""
+    if not isinstance(output, Remote):
+        yield from output.resolve().parents
+        return
+    while output.path:
+        output = output.parent
+        yield output
+
+
+def _read_record(path: Place) -> Any:
+    """What a record of a folder holds; None where there is none that can be read.
+
+    Of a store it may be forbidden to look into the folders around the one that is written.
+    """
+    try:
+        body = path.read_bytes() if isinstance(path, Remote) else read_bounded(path, RESULT)
+        return parse_json(body, RESULT)
+    except (OSError, ValueError, DataError):
+        return None
+
+
+def _is_manifest(record: Any) -> bool:
+    """Is this what encoded data has as manifest.json?"""
+    if not isinstance(record, dict) or not isinstance(record.get("key"), str):
+        return False
+    return isinstance(record.get("format"), int) and bool(listing_from(record.get("files")))
+
+
+def _is_whole(record: Any) -> bool:
+    """Is this what a whole checkpoint has as whole.json?"""
+    return isinstance(record, dict) and record.get("format") == FORMAT and bool(listing_from(record.get("files")))
+
+
+OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "manifest.json": ("data that truetune encoded", _is_manifest),
+    WHOLE: ("a checkpoint of truetune", _is_whole),
+}
+"""The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
 def _relation(output: Place, given: Place) -> str | None:
@@ -166,15 +274,18 @@ def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
     return None
 
 
-def _remote_relation(output: Place, given: Place) -> str | None:
-    """Of two places of which one is in a store at least: by their names alone."""
+def _remote_relation(output: Place, given: Place, *, other_is_folder: bool | None = None) -> str | None:
+    """Of two places of which one is in a store at least: by their names alone.
+
+    `other_is_folder`: is `given` one? The store is asked where None.
+    """
     if not isinstance(output, Remote) or not isinstance(given, Remote) or output.top != given.top:
         return None
     if output.path == given.path:
         return "is"
     if given.path.startswith(f"{output.path}/") or not output.path:
         return "holds"
-    if output.path.startswith(f"{given.path}/") and given.is_dir():
+    if output.path.startswith(f"{given.path}/") and (other_is_folder or given.is_dir()):
         return "lies inside"
     return None
 

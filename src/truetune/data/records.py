@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, unpacked
 from truetune.data.remote import Place
 from truetune.data.window import Window, not_utf8, shown
-from truetune.errors import DataError
+from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
@@ -68,7 +69,7 @@ def is_array(path: Place, raw: IO[bytes]) -> bool:
 def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iterator[Record]:
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decoder = RowDecoder()
-    for number, (line, size) in enumerate(bounded_lines(file), first):
+    for number, line, size in _numbered_lines(file, path, first):
         if size < SHORT and line.isspace():
             offset += size
             continue
@@ -85,6 +86,15 @@ def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iter
         elif line.strip():
             yield _odd_line(line, number, offset, path)
         offset += size
+
+
+def _numbered_lines(file: IO[bytes], path: Place, first: int) -> Iterator[tuple[int, bytes, int]]:
+    """(number, line, bytes) of each line; one that is too long is empty. Raises DataError for a file of blank lines."""
+    try:
+        for number, (line, size) in enumerate(bounded_lines(file, first=first), first):
+            yield number, line, size
+    except InputLimitError as error:
+        raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
 
 
 def _record(number: int, found: Decoded, text: str) -> Record:
@@ -154,8 +164,8 @@ def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) ->
     line = 1
     try:
         header = next(reader, []) if columns is None else columns
-        if twice := {name for name in header if header.count(name) > 1}:
-            raise DataError(f"{path}:1: two columns are called {sorted(twice)[0]!r}; rename one")
+        if (twice := _first_duplicate(header)) is not None:
+            raise DataError(f"{path}:1: two columns are called {shortened(repr(twice))}; rename one")
         line = reader.line_num + 1
         for fields in reader:
             if len(fields) not in (0, len(header)):
@@ -166,8 +176,15 @@ def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) ->
             if fields:
                 yield Record(line, dict(zip(header, fields, strict=True)), False, None, text.offset)
             line = reader.line_num + 1
-    except (CsvError, InputLimitError) as error:
+    except CsvError as error:
         raise DataError(f"{path}:{line}: not CSV: {error}") from None
+    except InputLimitError as error:
+        raise DataError(f"{path}:{line}: {error.msg}") from None
+
+
+def _first_duplicate(names: Sequence[str]) -> str | None:
+    """The first name that stands twice, in the order of the alphabet; None where there is none."""
+    return min((name for name, count in Counter(names).items() if count > 1), default=None)
 
 
 class _Decoded:
@@ -175,10 +192,10 @@ class _Decoded:
 
     def __init__(self, lines: IO[bytes], path: Place, first: int) -> None:
         self.offset = 0
-        self._path, self._lines = path, enumerate(bounded_lines(lines), first)
+        self._path, self._lines = path, _numbered_lines(lines, path, first)
 
     def __iter__(self) -> Iterator[str]:
-        for number, (line, size) in self._lines:
+        for number, line, size in self._lines:
             if not line:
                 raise DataError(f"{self._path}:{number}: {too_long()}")
             try:

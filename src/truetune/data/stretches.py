@@ -13,7 +13,8 @@ from truetune.data.records import is_array, lines, records
 from truetune.data.remote import Place
 from truetune.data.rows import conversations, exemplar
 from truetune.errors import DataError
-from truetune.parsing.files import too_long
+from truetune.parsing import InputLimitError
+from truetune.parsing.files import check_blank_lines, too_long
 from truetune.parsing.limits import ROW
 from truetune.spec.run import Format
 
@@ -65,15 +66,21 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
 def stretches(lines: IO[bytes], size: int, path: Place) -> Iterator[tuple[Stretch, bytes]]:
     """A stream of lines cut into stretches of about `size` bytes, each with its bytes.
 
-    Raises DataError for a line that is longer than a row may be.
+    Raises DataError for a line that is longer than a row may be, and for a file of blank lines.
     """
-    start, line = 0, 1
+    start, line, rows_before = 0, 1, 0
     for part in _blocks(lines, size):
         rest = b"" if part.endswith(b"\n") else lines.readline(ROW.max_bytes + 1)
         if len(rest) > ROW.max_bytes:
             raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long()}")
         block = part + rest
         count, rows = _count(block)
+        rows_before += rows
+        lines_before = line - 1 + count
+        try:
+            check_blank_lines(lines_before - rows_before, rows_before)
+        except InputLimitError as error:
+            raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
         yield Stretch(start, start + len(block), line, rows), block
         start, line = start + len(block), line + count
 

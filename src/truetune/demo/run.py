@@ -21,7 +21,7 @@ from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
 from truetune.demo.prove import STEPS, Proof, prove
 from truetune.report.show import render_view
-from truetune.report.terminal import render_report
+from truetune.report.terminal import render_brief
 from truetune.report.text import visible
 from truetune.spec.run import RunSpec
 
@@ -47,7 +47,7 @@ def demo(console: Console) -> int:
         shown = shown and (proof.broken.stopped, proof.sound.stopped) == (0, proof.rows)
     else:
         console.print(Text("It trains for real, in about a minute: pip install 'truetune[train]'", style="bold"))
-    console.print(Text(f"\nGo on with: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
+    console.print(Text(f"\nnext: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
     return 0 if shown else 1
 
 
@@ -77,7 +77,7 @@ def _check(data: Path, tokenizer: Path, console: Console) -> DataReport:
     """In the folder of the data, so that its lines are named without their long path."""
     with chdir(data.parent):
         report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
-    render_report(report, console)
+    render_brief(report, console)
     return report
 
 

@@ -27,10 +27,11 @@ from truetune.spec.run import RunSpec
 
 CONTENT = np.ones(len(Source), dtype=np.bool_)
 CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
-LOST = frozenset(
-    ("not-messages", "not-a-string", "bad-tool-call", "bad-column", "bad-history", "no-content", "duplicate-key")
-)
-"""Problems of a row that say that something of it was left out."""
+HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
+"""Problems of a row that leave nothing out of what it trains: the template judges a role, another format is read as
+what it is, half a character is replaced, and what has no turns has no example. With any other, a value of the row was
+left out or a default stands for it, so that the row is refused: a new kind of problem too, until it is known to be
+harmless."""
 UNSUPERVISED = "nothing of it is supervised"
 
 
@@ -123,7 +124,7 @@ class DocumentMaker:
 
     def _refusal(self, row: Conversation) -> str | None:
         """Why a row can't be encoded though it renders."""
-        lost = [problem.text for problem in row.problems if problem.kind in LOST]
+        lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
         if lost:
             return "; ".join(lost)
         if misfit := self.misfit(row):

@@ -22,12 +22,15 @@ import filelock
 
 from truetune.data import atomic
 from truetune.data.output_folder import (
+    ELSEWHERE,
+    HALF_PUBLISHED,
+    SHARDS_KEPT,
     Input,
     Listed,
     Listing,
     StatDigests,
     Stranger,
-    check_outside_inputs,
+    check_output_folder,
     is_listed_file,
     is_our_lock,
     listing_from,
@@ -50,6 +53,7 @@ from truetune.encoding.layout import (
     listed,
     manifest_in,
     manifest_of,
+    shard_name,
 )
 from truetune.encoding.objects import ObjectEntry
 from truetune.encoding.shard import ORIGINS, Shard, first_reason
@@ -107,7 +111,7 @@ class Entry:
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
         """Raises UsageError where the folder is an input, holds one, or lies inside one."""
-        check_outside_inputs(self.folder, inputs)
+        check_output_folder(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -187,7 +191,7 @@ class Entry:
 
         Raises OSError, and UsageError where something has come into the folder meanwhile that truetune did not write.
         """
-        names = [_name(i, len(shards), form) for i in range(len(shards))]
+        names = [shard_name(i, len(shards), form) for i in range(len(shards))]
         new: dict[str, Listed] = {}
         sources: dict[str, str] = {}
         for shard, name in zip(shards, names, strict=True):
@@ -211,7 +215,7 @@ class Entry:
         atomic.write(self.work / PUBLISH, publication.as_json())
         for name, text in made.items():
             atomic.write(self.work / sources[name], text)
-        self._check_strangers()
+        self._check_strangers(SHARDS_KEPT)
         self._carry_out(publication)
         published: dict[str, Any] = json.loads(made[MANIFEST])
         return published
@@ -237,7 +241,7 @@ class Entry:
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 target = self.folder / name
                 if os.path.lexists(target):
-                    raise refuse(Stranger(target, "has come here while truetune wrote"))
+                    raise refuse(Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if name == MANIFEST:
                     for folder in {(self.folder / other).parent for other in publication.new}:
@@ -264,11 +268,10 @@ class Entry:
             remove_listed_files(self.work, made, digest=self._digest)
             (self.work / PUBLISH).unlink()
 
-    def _check_strangers(self) -> None:
-        """Raise UsageError for the first thing in the folder that no record of ours lists as it is."""
-        stranger = self._stranger()
-        if stranger is not None:
-            raise refuse(stranger)
+    def _check_strangers(self, instead: str = ELSEWHERE) -> None:
+        """Raise UsageError, which ends with `instead`, for the first thing that no record of ours lists as it is."""
+        if (stranger := self._stranger()) is not None:
+            raise refuse(stranger, instead)
 
     def _stranger(self) -> Stranger | None:
         """The first thing in the folder that no record of ours lists as it is; None where all is ours."""
@@ -443,8 +446,3 @@ def opened(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
     if manifest is None:
         raise DataError(f"{folder}: holds no whole encoded data (no {MANIFEST}); run truetune encode again")
     return entry.folder, manifest
-
-
-def _name(i: int, count: int, form: str) -> str:
-    """As `datasets` names them: a split for `load_dataset`, plain for `load_from_disk`."""
-    return f"{'train' if form == 'parquet' else 'data'}-{i:05d}-of-{count:05d}.{form}"

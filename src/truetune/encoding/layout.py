@@ -72,6 +72,11 @@ def listed(body: Any) -> Listed:
     return Listed(memoryview(body).nbytes, hashlib.blake2b(body, digest_size=20).hexdigest())
 
 
+def shard_name(i: int, count: int, form: str) -> str:
+    """The name of a shard, as `datasets` names it: a split for `load_dataset`, plain for `load_from_disk`."""
+    return f"{'train' if form == 'parquet' else 'data'}-{i:05d}-of-{count:05d}.{form}"
+
+
 def described(names: Sequence[str], key: str) -> dict[str, bytes]:
     """The files that `datasets.load_from_disk` reads beside Arrow files."""
     state: dict[str, Any] = {

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
-from truetune.data.output_folder import ELSEWHERE, Input, Listed, check_outside_inputs, listing_from
+from truetune.data.output_folder import ELSEWHERE, Input, Listed, check_output_folder, listing_from
 from truetune.data.remote import Remote
 from truetune.encoding.layout import (
     ASIDE,
@@ -75,7 +75,7 @@ class ObjectEntry:
 
     def check_outside(self, inputs: Sequence[Input]) -> None:
         """Raises UsageError where the folder is an input, holds one, or lies inside one."""
-        check_outside_inputs(self.folder, inputs)
+        check_output_folder(self.folder, inputs)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run,
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, judgement_of, news
 from truetune.data.atomic import write
-from truetune.data.output_folder import Input, check_outside_inputs, refuse, strangers
+from truetune.data.output_folder import Input, check_output_folder, refuse, strangers
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.asked import Asked, asked, columns_of, data_of
 from truetune.evaluation.report import SampleReport, Success
@@ -92,7 +92,7 @@ def follow(
              "temperature": temperature, "top_p": top_p}  # fmt: skip
     keep = Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
-    check_outside_inputs(keep, inputs, option="--looks")
+    check_output_folder(keep, inputs, option="--looks")
     kept = _kept(keep, given)
     followed.looks |= {look.step: look for look, _ in read(kept)}
     for look in followed.watched().looks:

@@ -12,7 +12,7 @@ import numpy as np
 
 from truetune.auditing.turns import marker_of
 from truetune.data.conversation import Conversation, Message
-from truetune.encoding.documents import CONTENT, LOST
+from truetune.encoding.documents import CONTENT, HARMLESS
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.label import label
 from truetune.errors import TemplateError
@@ -121,7 +121,7 @@ class PromptMaker:
         """Raises NoPrompt."""
         if row.label is False:
             raise NoPrompt("its answer is labelled a bad one")
-        if lost := [problem.text for problem in row.problems if problem.kind in LOST]:
+        if lost := [problem.text for problem in row.problems if problem.kind not in HARMLESS]:
             raise NoPrompt(lost[0])
         row = replace(row, rejected=None, label=None)
         try:

@@ -12,6 +12,7 @@ from truetune.logs.builder import Builder, number
 from truetune.parsing import InputLimitError
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
+from truetune.parsing.files import check_blank_lines
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import LOG, LOG_RECORD
@@ -108,6 +109,8 @@ def _each(records: Any, name: str, into: Builder) -> None:
 
 
 def _lines(path: Path, into: Builder) -> Iterator[str]:
+    """The lines of a log that can be read; a note says of the others what is left out."""
+    blank = others = 0
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         while line := file.readline(MAX_LINE):
             if len(line) == MAX_LINE and not line.endswith("\n"):
@@ -118,6 +121,15 @@ def _lines(path: Path, into: Builder) -> Iterator[str]:
             if "\0" in line:
                 into.note(f"{path.name}: lines with null bytes")
                 line = line.replace("\0", "")
+            if line.isspace():
+                blank += 1
+            else:
+                others += 1
+            try:
+                check_blank_lines(blank, others)
+            except InputLimitError as error:
+                into.note(f"{path.name}: the rest is left out ({error})")
+                return
             if "\ufffd" in line:
                 into.note(f"{path.name}: lines that are no UTF-8")
             yield line

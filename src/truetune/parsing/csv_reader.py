@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 
-from truetune.parsing.limits import ROW, InputLimitError
+from truetune.parsing.limits import MAX_TABLE_COLUMNS, ROW, InputLimitError
 
 Error = csv.Error
 
@@ -32,7 +32,11 @@ class CsvReader:
     def __next__(self) -> list[str]:
         """Raises InputLimitError and csv.Error."""
         self._in_record = 0
-        return next(self._reader)
+        record = next(self._reader)
+        if len(record) > MAX_TABLE_COLUMNS:
+            raise InputLimitError(f"{len(record):,} columns, the limit is {MAX_TABLE_COLUMNS:,}; "
+                                  "is this a table with one row for each example?")  # fmt: skip
+        return record
 
     def _counted(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from truetune.parsing.limits import ROW, InputLimitError, Limits, size_text
+from truetune.parsing.limits import (
+    BLANK_LINES_PER_LINE,
+    MAX_BLANK_LINES,
+    ROW,
+    InputLimitError,
+    Limits,
+    size_text,
+)
 
 SKIPPED_AT_ONCE = 1 << 20
 
@@ -23,16 +30,45 @@ def read_bounded(path: Path, limits: Limits) -> bytes:
     return content
 
 
-def bounded_lines(file: IO[bytes], max_bytes: int = ROW.max_bytes) -> Iterator[tuple[bytes, int]]:
+def bounded_lines(file: IO[bytes], max_bytes: int = ROW.max_bytes, *, first: int = 1) -> Iterator[tuple[bytes, int]]:
     """The lines of a stream with their ends, and how many bytes each has.
 
     One that is longer than `max_bytes` is passed over; it comes as an empty line.
+
+    Args:
+        file: the stream.
+        max_bytes: of one line.
+        first: the number of the line with which the stream begins.
+
+    Raises InputLimitError, with the line, where nearly all lines are blank (`check_blank_lines`).
     """
+    blank = others = 0
     while content := file.readline(max_bytes + 1):
+        if content.isspace():
+            blank += 1
+            check_blank_lines(blank, others, first)
+        else:
+            others += 1
         if len(content) <= max_bytes:
             yield content, len(content)
         else:
             yield b"", len(content) + _skip_line(file, content)
+
+
+def check_blank_lines(blank: int, others: int, first: int = 1) -> None:
+    """Raise InputLimitError where so many lines are blank that reading them is all that a file costs.
+
+    Args:
+        blank: lines that hold nothing or white space, since line `first`.
+        others: lines that hold something, since then.
+        first: the number of the line from which they are counted.
+    """
+    if blank > MAX_BLANK_LINES + BLANK_LINES_PER_LINE * others:
+        raise InputLimitError(
+            f"{blank:,} of {blank + others:,} lines up to here are blank, the limit is {MAX_BLANK_LINES:,} and "
+            f"{BLANK_LINES_PER_LINE} for each other line; is this the right file? If so, remove the blank lines",
+            first + blank + others - 1,
+        )
 
 
 def too_long(max_bytes: int = ROW.max_bytes) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.probe.boundary import contain
+from truetune.probe.boundary import Lost, contain
 from truetune.probe.marks import Mark, marked, tokenized
 
 MIRRORED = ("map", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast", "cast_column",
@@ -45,6 +46,8 @@ _twins: weakref.WeakKeyDictionary[Any, Twin] = weakref.WeakKeyDictionary()
 _tables: dict[int, tuple[weakref.ref[Any], Twin]] = {}
 """By the identity of a data set's table: Axolotl makes a data set of its own around the table of a mapped one"""
 _inside = False
+_off = False
+"""Since something of ours failed: each further call would cost the program time again, up to the limit of `contain`"""
 
 
 def twin_of(dataset: Any) -> Twin | None:
@@ -87,11 +90,18 @@ def install() -> None:
 
     if getattr(datasets.Dataset.map, "followed", False):
         return
-    for name in MIRRORED + CARRIED:
-        if (method := getattr(datasets.Dataset, name, None)) is not None:
-            setattr(datasets.Dataset, name, _followed(method, mirrored=name in MIRRORED))
-    datasets.Dataset.__init__ = _around(datasets.Dataset.__init__)
-    datasets.concatenate_datasets = _joined(datasets.concatenate_datasets)
+    methods = {name: getattr(datasets.Dataset, name, None) for name in MIRRORED + CARRIED}
+    made = {
+        name: _followed(method, mirrored=name in MIRRORED) for name, method in methods.items() if method is not None
+    }
+    made["__init__"] = _around(datasets.Dataset.__init__)
+    joined = _joined(datasets.concatenate_datasets)
+    # All are made and looked at before the first is put in place: a part of them would break the program's data sets.
+    if any(type(function) is not types.FunctionType for function in (*made.values(), joined)):
+        raise Lost("the functions that follow data sets were not made")
+    for name, function in made.items():
+        setattr(datasets.Dataset, name, function)
+    datasets.concatenate_datasets = joined
 
 
 def _around(init: Any) -> Any:
@@ -100,7 +110,7 @@ def _around(init: Any) -> Any:
     @functools.wraps(init)
     def call(dataset: Any, arrow_table: Any, *args: Any, **settings: Any) -> None:
         init(dataset, arrow_table, *args, **settings)
-        if not _inside:
+        if not (_inside or _off):
             contain(_take_twin_of_table, dataset, arrow_table, on_failure=_forget)
 
     return call
@@ -120,7 +130,8 @@ def _joined(function: Any) -> Any:
         # Taken apart before the call, where the program gives something that can be gone through once only.
         dsets = dsets if isinstance(dsets, list | tuple) else list(dsets)
         result = function(dsets, *args, **settings)
-        contain(_join_twins, function, result, dsets, args, settings, on_failure=_forget)
+        if not _off:
+            contain(_join_twins, function, result, dsets, args, settings, on_failure=_forget)
         return result
 
     return call
@@ -145,7 +156,7 @@ def _followed(method: Any, *, mirrored: bool) -> Any:
     @functools.wraps(method)
     def call(dataset: Any, *args: Any, **settings: Any) -> Any:
         global _inside
-        if _inside:
+        if _inside or _off:
             return method(dataset, *args, **settings)
         twin = contain(_planted, dataset, on_failure=_forget)
         _inside = True  # as `_not_followed`, without a function of ours around the program's call
@@ -183,7 +194,9 @@ def _not_followed() -> Iterator[None]:
 
 
 def _forget(reason: str) -> None:
-    """A canary that could not be followed is lost, which its report says; the program continues."""
+    """A canary that could not be followed is lost, which its report says, and no other is followed from here on."""
+    global _off
+    _off = True
 
 
 def _planted(dataset: Any) -> Twin | None:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from truetune.errors import TokenizerError
+from truetune.errors import TokenizerError, shortened
 from truetune.render.folder import locate, read_json, read_templates
+from truetune.render.panics import is_panic, panic_text_withheld
 from truetune.render.weights import embedding_rows
 
 NAMES = ("bos", "eos", "pad", "unk")
@@ -89,6 +90,19 @@ def load(name: str, *, model: str | None = None) -> Tokenizer:
     """
     folder = locate(name)
     weights = locate(model) if model else folder
+    try:
+        with panic_text_withheld():
+            return _load(folder, weights)
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise TokenizerError(
+            f"{folder / 'tokenizer.json'}: the library `tokenizers` failed: {shortened(error)}; is each pattern in it "
+            "sound? Take the file as it was published"
+        ) from None
+
+
+def _load(folder: Path, weights: Path) -> Tokenizer:
     config = read_json(folder / "tokenizer_config.json") or {}
     model_config = read_json(weights / "config.json") or {}
     backend = _backend(folder)

@@ -11,6 +11,7 @@ from typing import Any
 import truetune
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
+from truetune.checks.fingerprints import fingerprints
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.encoding.ledger import Ledger
 from truetune.report import audited
@@ -55,6 +56,7 @@ def report_dict(report: Report) -> dict[str, Any]:
         **({"audit": _audited(report)} if isinstance(report, AuditReport) else {}),
         **more,
         "findings": findings_json(report.findings),
+        "known": findings_json(report.known),
         "examined": [
             {"rule": part.rule, "code": part.code, "looked_for": part.looked_for, "figure": part.figure}
             for part in report.examined
@@ -150,7 +152,9 @@ def ledger_json(ledger: Ledger) -> dict[str, dict[str, int]]:
 
 def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as in a report."""
-    return [_finding(finding) for finding in findings]
+    findings = list(findings)
+    prints = fingerprints(findings)
+    return [_finding(finding) | {"fingerprints": list(own)} for finding, own in zip(findings, prints, strict=True)]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

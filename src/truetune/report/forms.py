@@ -24,6 +24,7 @@ _PAGE = re.compile(
     rb'<meta name="generator" content="truetune [^"]*">'
 )
 _JSON = re.compile(rb'\s*\{\s*"schema":\s*"truetune\.[a-z-]+/\d+",\s*"truetune":\s*"')
+_ROWS = re.compile(rb'\{"file": "(?:[^"\\]|\\.)*", "line": \d+, "row": \d+, "findings": \[\{"rule": "')
 _TEXT = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
 
 
@@ -62,6 +63,7 @@ def _is_sarif(path: Path) -> bool:
 
 
 FORMS = {
+    "rows": Form("rows that truetune wrote", _begins(_ROWS)),
     "html": Form("a page that truetune wrote", _begins(_PAGE)),
     "json": Form("a result that truetune wrote as JSON", _begins(_JSON)),
     "sarif": Form("a SARIF log that truetune wrote", _is_sarif),

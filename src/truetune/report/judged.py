@@ -8,6 +8,8 @@ from truetune.checks.judgement import Examined
 from truetune.checks.report import Report
 from truetune.report.text import many
 
+SHOWN = 3
+
 
 def counts(report: Report) -> str:
     """`83 checks examined and fine, 12 not judged (-v lists them)`"""
@@ -17,10 +19,13 @@ def counts(report: Report) -> str:
 
 
 def lines(report: Report, *, verbose: bool) -> Iterator[str]:
-    """What was asked for and not judged, each with its reason; with `verbose` everything, and what was fine first."""
+    """What was asked for and not judged, each with its reason; with `verbose` everything, and what was fine first.
+
+    Where nothing was judged at all, the first reasons for that."""
+    missing = report.missing() or (report.not_judged[:SHOWN] if report.lacks() else ())
     if verbose:
         yield from (f"fine: {told(part)}" for part in report.examined)
-    yield from (f"not judged: {part}" for part in (report.not_judged if verbose else report.missing()))
+    yield from (f"not judged: {part}" for part in (report.not_judged if verbose else missing))
 
 
 def told(part: Examined) -> str:

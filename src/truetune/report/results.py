@@ -13,7 +13,7 @@ from truetune.parsing.limits import RESULT
 from truetune.report.as_json import SCHEMA
 
 Result = dict[str, Any]
-JOINED = ("subjects", "findings", "examined", "not_judged", "views", "runs", "shown")
+JOINED = ("subjects", "findings", "known", "examined", "not_judged", "views", "runs", "shown")
 """Lists, which follow one another"""
 FIRST = ("schema", "truetune", "spec")
 """Taken from the first"""

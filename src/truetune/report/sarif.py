@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from urllib.parse import quote
 import truetune
 from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
+from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import NotJudged
 from truetune.checks.report import DataReport, Report
 from truetune.report.terminal import summary_of
@@ -42,12 +44,15 @@ def to_sarif(report: Report) -> str:
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
-                "executionSuccessful": not report.missing(),
+                "executionSuccessful": not report.lacks(),
                 "exitCode": report.exit_code(),
                 "toolExecutionNotifications": [_notification(part) for part in report.not_judged],
             }
         ],
-        "results": [_result(finding, place, report) for finding in report.findings],
+        "results": [
+            *_results(report.findings, place, report, "new" if report.known else None),
+            *_results(report.known, place, report, "unchanged"),
+        ],
     }
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2)
@@ -57,6 +62,15 @@ def _notification(part: NotJudged) -> dict[str, Any]:
     """What was not judged, as SARIF 3.58 has it: a warning where it was asked for, else a note."""
     named = {"associatedRule": {"id": part.code}} if part.code else {}
     return {"level": "warning" if part.asked else "note", "message": {"text": _literal(f"not judged: {part}")}} | named
+
+
+def _results(
+    findings: Sequence[Finding], place: dict[str, int], report: Report, state: str | None
+) -> Iterator[dict[str, Any]]:
+    """`state` is SARIF's baselineState (3.27.24), where there is a baseline."""
+    for finding, prints in zip(findings, fingerprints(findings), strict=True):
+        made = _result(finding, place, report) | {"partialFingerprints": {"truetune/v1": prints[0]}}
+        yield made | ({"baselineState": state} if state else {})
 
 
 def _result(finding: Finding, place: dict[str, int], report: Report) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.checks.catalogue import find, page, rules, station
-from truetune.checks.findings import Case, Finding
+from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.report import AuditReport, DataReport, Report, Subject
 from truetune.checks.rule import Rule
 from truetune.encoding.ledger import Ledger
@@ -41,10 +41,13 @@ DRAWERS = {
 """Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
 
 
-def render_report(report: Report, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
+def render_report(
+    report: Report, console: Console, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES
+) -> None:
     """Draw verdict, findings, what was not judged, the next step, and figures last.
 
-    `verbose` draws notes, figures beside findings and the list of checks in full; `quiet` findings alone.
+    `verbose` draws notes, figures beside findings and the list of checks in full; `quiet` findings alone. Of each
+    finding so many `cases` are drawn.
     """
     learned = report if isinstance(report, DataReport) and report.rows else None
     if not quiet:
@@ -60,7 +63,7 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
     notes = [finding for finding in report.findings if finding.severity == "info" and not verbose]
     for finding in report.findings:
         if finding not in notes:
-            _finding(finding, console, verbose)
+            _finding(finding, console, verbose, cases)
     for finding in notes:
         _say(console, _heading(finding, console.width))
     if quiet:
@@ -70,7 +73,7 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
     for line in judged.lines(report, verbose=verbose):
         _say(console, Text("\n".join(wrap(visible(line), console.width)), style="" if verbose else "yellow"))
     draw_more_of(report, console, verbose)
-    _say(console, summary(report))
+    _say(console, _wrapped(summary(report), console))
     if report.outcome == "findings" and not verbose and (learned or isinstance(report, AuditReport)):
         _say(console, Text("figures by source and length: -v", style="dim"))
         return
@@ -80,6 +83,14 @@ def render_report(report: Report, console: Console, *, verbose: bool = False, qu
     if isinstance(report, AuditReport):
         _say(console)
         audited.render_audited(report, console, verbose)
+
+
+def render_brief(report: DataReport, console: Console) -> None:
+    """Draw the verdict, a line for each finding, and the counts."""
+    _say(console, verdict(report, console.width))
+    for finding in report.findings:
+        _say(console, _heading(finding, console.width))
+    _say(console, counts(report))
 
 
 def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
@@ -136,8 +147,8 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
     return text
 
 
-def summary(report: Report) -> Text:
-    """Counts of findings, and how to go on."""
+def counts(report: Report) -> Text:
+    """Of findings, and of what was examined and not judged; else what the outcome is."""
     counts = {s: sum(f.severity == s for f in report.findings) for s in STYLES}
     parts = [Text(many(counts[s], s), style=STYLES[s]) for s in ("error", "warning") if counts[s]]
     found = bool(parts)
@@ -150,18 +161,36 @@ def summary(report: Report) -> Text:
     looked = many(rows, "row") if rows else many(max(1, len(report.subjects)), "subject")
     if isinstance(report, AuditReport):
         looked = many(len(report.samples), "line")
-    text = Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+    return Text(", ").join(parts).append(f" · {looked} in {report.seconds:.1f} s")
+
+
+def summary(report: Report) -> Text:
+    """The counts, and how to continue."""
+    text = counts(report)
+    found = any(finding.severity != "info" for finding in report.findings)
     if not found and any(subject.kind == "run log" for subject in report.subjects):
         text.append(f"\n{CURVES}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
             text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint {option} (or --diff first)")
+    if report.known:
+        text.append(f"\n{many(len(report.known), 'finding')} of the baseline left out")
     if not found and (step := _next(report)):
         text.append(f"\nnext: {step}")
     if found:
         text.append("\nmore on a rule: truetune explain RULE")
+        rows = isinstance(report, DataReport) and report.rows
         text.append(" · on a row: truetune show FILE:LINE" if rows else "")
     return text
+
+
+def _wrapped(text: Text, console: Console) -> Text:
+    """Its first line in lines of the terminal; those below name commands, which stay in one piece."""
+    counts, *commands = text.split("\n")
+    lines = counts.wrap(console, console.width)
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join([*lines, *commands])
 
 
 def _next(report: Report) -> str:
@@ -188,16 +217,16 @@ def _heading(finding: Finding, width: int) -> Text:
     return text
 
 
-def _finding(finding: Finding, console: Console, verbose: bool) -> None:
+def _finding(finding: Finding, console: Console, verbose: bool, cases: int) -> None:
     """As rustc does it: heading, places with their evidence, facts on the whole, remedy."""
     width = console.width
     _say(console, _heading(finding, width))
-    for case in finding.cases:
+    for case in finding.cases[:cases]:
         text = visible(case.text) if verbose else clip(visible(case.text))
         _say(console, _case(_place(case), text, width))
-    more = (finding.count or 0) - len(finding.cases)
+    more = max(finding.count or 0, len(finding.cases)) - min(cases, len(finding.cases))
     if finding.cases and more > 0:
-        _say(console, f"  ... and {more:,} more")
+        _say(console, f"  ... and {more:,} more" + (" (--cases all)" if len(finding.cases) > cases else ""))
     for line in finding.evidence:
         _say(console, _hanging("   = note: ", visible(line), width))
     if finding.figure is not None:
@@ -300,9 +329,9 @@ def _plain_bar(count: int, top: int) -> str:
     return "#" * -(-BAR * count // top) if top else ""
 
 
-def as_text(report: Report, *, verbose: bool = False, quiet: bool = False) -> str:
+def as_text(report: Report, *, verbose: bool = False, quiet: bool = False, cases: int = SHOWN_CASES) -> str:
     """The report as plain text, 100 columns wide."""
-    return drawn(lambda console: render_report(report, console, verbose=verbose, quiet=quiet))
+    return drawn(lambda console: render_report(report, console, verbose=verbose, quiet=quiet, cases=cases))
 
 
 def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:

@@ -132,10 +132,18 @@ def insert_before(module: Module, statement: ast.stmt, *lines: str) -> Changes:
     return _beside(module, statement, lines, behind=False)
 
 
+def _as_written(module: Module, start: int, end: int) -> str:
+    """The text as the file has it; the code of a notebook may stand for what IPython makes of its cells."""
+    if not module.cells:
+        return module.text[start:end]
+    cell = notebook.cell_at(module.cells, start)
+    return cell.text[start - cell.start : end - cell.start]
+
+
 def _beside(module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool) -> Changes:
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
-    indent, newline = module.text[first:start], module.lines.newline
+    indent, newline = _as_written(module, first, start), module.lines.newline
     last = _line_end(module.text, end)
     if indent.strip() or not re.fullmatch(r"[ \t]*(#[^\r\n]*)?", module.text[end:last]):
         return ()

@@ -107,6 +107,11 @@ class Module:
     def file_place(self, offset: int) -> tuple[int, int]:
         return self.file_lines.place(self.offset_in_file(offset))
 
+    def place_of_broken(self, broken: Broken) -> tuple[int, int]:
+        """1-based line and column in the file of what could not be parsed."""
+        line, column = self.file_place(self.lines.starts[min(broken.line, len(self.lines)) - 1])
+        return line, column + broken.column - 1
+
     def offset_in_file(self, offset: int) -> int:
         return notebook.in_file(self.cells, offset) if self.cells else offset
 
@@ -120,10 +125,20 @@ class Module:
 
 
 def ast_place(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Line (1-based) and column (bytes) of a node's begin and end; line 1 for a node that has none."""
-    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    """Line (1-based) and column (bytes) of a node's begin and end.
+
+    A node without a place of its own (the `for x in y` of a comprehension) is where its parts are; line 1 without any.
+    """
+    if not hasattr(node, "lineno"):
+        parts = [ast_place(part) for part in ast.iter_child_nodes(node) if _is_placed(part)]
+        return (min(begin for begin, _ in parts), max(end for _, end in parts)) if parts else ((1, 0), (1, 0))
+    line, column = node.lineno, getattr(node, "col_offset", 0)
     end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
     return (line, column), (end_line or line, column if end_column is None else end_column)
+
+
+def _is_placed(node: ast.AST) -> bool:
+    return any(hasattr(part, "lineno") for part in ast.walk(node))
 
 
 def read(path: Path) -> Module:

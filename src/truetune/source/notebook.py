@@ -16,8 +16,14 @@ from truetune.source.text import Lines
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
 ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S)
 PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "python", "python3", "py3", "debug", "wandb"})
-MAGIC = re.compile(r"^(?P<indent>[ \t]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$")
-ASSIGNED = re.compile(r"^(?P<head>[ \t]*[\w.,\[\] \t'\"]+=[ \t]*)[%!][A-Za-z.\"'{$][^\n]*$")
+MAGIC = re.compile(r"^(?P<indent>[ \t\f]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$")
+AUTOMAGIC = re.compile(
+    r"\s*(?:pip|conda|mamba|micromamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|env|man|run|load_ext|reload_ext|matplotlib"
+    r"|who|whos|history|reset|alias|config|pylab)(?:[ \t][^\n]*)?\s*"
+)
+"""A cell of one line that begins with the name of a magic: IPython runs it as if a `%` stood before it"""
+INDENT = re.compile(r"\s*^([ \t]+)(?=\S)", re.M)
+ASSIGNED = re.compile(r"^(?P<head>[ \t\f]*[\w.,\[\] \t'\"]+=[ \t]*)[%!][A-Za-z.\"'{$][^\n]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +139,29 @@ def candidates(text: str) -> Iterator[str]:
         return
     yield text
     yield _without_magics(text)
+    dedented = _without_indent(text)
+    if dedented != text:
+        yield dedented
+        yield _without_magics(dedented)
+    if AUTOMAGIC.fullmatch(text):
+        yield blank(text)
 
 
 def blank(text: str) -> str:
     """Nothing but the line ends."""
     return re.sub(r"[^\r\n]", " ", text)
+
+
+def _without_indent(text: str) -> str:
+    """Without the indent of the first line on any line that has it, as IPython runs a cell.
+
+    A form feed in its last place is as long, and tells Python's parser to count the columns anew.
+    """
+    first = INDENT.match(text)
+    if first is None:
+        return text
+    indent = first[1]
+    return re.sub(f"^{indent}", indent[:-1] + "\f", text, flags=re.M)
 
 
 def _without_magics(text: str) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 from truetune.errors import UsageError
 from truetune.spec.near import near_path
 
-SKIPPED = frozenset(("node_modules", "__pycache__", "site-packages", "venv", "env", "build", "dist", "wandb"))
+SKIPPED = frozenset(
+    ("node_modules", "__pycache__", "site-packages", "venv", "env", "build", "dist", "wandb", "unsloth_compiled_cache")
+)
 SUFFIXES = (".py", ".ipynb")
 
 

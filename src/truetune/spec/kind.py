@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from truetune.errors import SpecError, UsageError
+from truetune.errors import SpecError, UsageError, name_list
 from truetune.parsing.decompression import SUFFIXES
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
@@ -247,14 +247,14 @@ def _parsed(text: str) -> Any:
 
 def _listed(folder: Path) -> str:
     names = sorted(_names(folder))
-    return f"a folder with {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}" if names else "an empty folder"
+    return f"a folder with {name_list(names)}" if names else "an empty folder"
 
 
 def _said(path: Path, head: str, value: Any = None) -> str:
     if (name := foreign(value)) is not None:
         return name
     if isinstance(value, dict) and value:
-        return f"the keys {', '.join(map(str, list(value)[:8]))}"
+        return f"the keys {name_list(value)}"
     if isinstance(value, list):
         return "a list"
     if "\ufffd" in head or "\0" in head:

@@ -22,7 +22,7 @@ from truetune.data.output_folder import (
     Input,
     Listed,
     Stranger,
-    check_outside_inputs,
+    check_output_folder,
     is_listed_file,
     is_our_lock,
     listing_from,
@@ -55,7 +55,7 @@ FOLDERS = re.compile(r"(pytorch_model_fsdp|optimizer|global_step|additional_chat
 
 def check_run_folder(folder: Path, spec: RunSpec) -> None:
     """Raise UsageError where a run must not be written into a folder. Nothing is made there to find out."""
-    check_outside_inputs(folder, inputs_of_run(spec))
+    check_output_folder(folder, inputs_of_run(spec))
     if not folder.is_dir():
         if os.path.lexists(folder):
             raise UsageError(f"{folder}: can't be written: it is no folder; {ELSEWHERE}")

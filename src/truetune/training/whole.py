@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from truetune.data import atomic
-from truetune.data.output_folder import Input, check_outside_inputs, remove_empty_folders
+from truetune.data.output_folder import Input, check_output_folder, remove_empty_folders
 from truetune.errors import UsageError
 from truetune.render.folder import OF_TOKENIZER
 
@@ -34,7 +34,7 @@ WRITTEN = re.compile(
 
 def check_new_folder(folder: Path, inputs: Sequence[Input]) -> None:
     """Raise UsageError where a folder is an input, holds one or lies in one, or has anything in it already."""
-    check_outside_inputs(folder, inputs)
+    check_output_folder(folder, inputs)
     if os.path.lexists(folder) and not folder.is_dir():
         raise UsageError(f"{folder}: already exists, and is no folder; name another folder with -o")
     first = min((path.name for path in folder.iterdir()), default=None) if folder.is_dir() else None

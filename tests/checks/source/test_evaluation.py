@@ -81,3 +81,32 @@ RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
 )
 def test_device_map_in_a_distributed_script(text: str, found: bool, tmp_path: Path) -> None:
     assert codes(text, tmp_path, "TT757") == ["TT757e"] * found
+
+
+WORLD = "import os, sys\nworld = int(os.environ.get('WORLD_SIZE', 1))\nddp = world != 1\n"
+LOAD = "m = AutoModelForCausalLM.from_pretrained('a', {})\nTrainer(model=m)"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "k = {}\nif ddp:\n    k['device_map'] = None\nelse:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"),
+            False,
+        ),
+        ("k = {}\nif not ddp:\n    k['device_map'] = 'auto'\n" + LOAD.format("**k"), False),
+        ("where = None if ddp else 'auto'\n" + LOAD.format("device_map=where"), False),
+        ("where = 'auto' if world == 1 else None\n" + LOAD.format("device_map=where"), False),
+        ("if gpus > 1 and not ddp:\n    where = 'auto'\n" + LOAD.format("device_map=where"), False),
+        ("if world > 1:\n    raise SystemExit('one process only')\n" + LOAD.format("device_map='auto'"), False),
+        ("if world > 1 or n > 1:\n    sys.exit(2)\n" + LOAD.format("device_map='auto'"), False),
+        ("if ddp:\n    raise RuntimeError('one only')\n" + LOAD.format("device_map='auto'"), False),
+        ("if world == 1:\n    raise RuntimeError('launch several')\n" + LOAD.format("device_map='auto'"), True),
+        ("if world > 1:\n    print('several')\n" + LOAD.format("device_map='auto'"), True),
+        ("if torch.cuda.is_available():\n    where = 'auto'\n" + LOAD.format("device_map=where"), True),
+        ("if ddp:\n    where = 'auto'\n" + LOAD.format("device_map=where"), True),
+        ("if world > 1:\n    where = 'auto'\n" + LOAD.format("device_map=where"), True),
+    ],
+)
+def test_a_map_that_only_one_process_gets_is_left_alone(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(WORLD + text, tmp_path, "TT757") == ["TT757e"] * found

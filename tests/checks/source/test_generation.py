@@ -24,7 +24,8 @@ LEFT = 'tok.padding_side = "left"\n'
         (CHAT + "model.generate(**enc)", ["TT736w"]),
         (CHAT + 'model.generate(**enc.to("cuda"), do_sample=True)', ["TT736w"]),
         (CHAT + "model.generate(**enc, max_new_tokens=9)", []),
-        (CHAT + 'model.generate(enc["input_ids"], max_new_tokens=9)', ["TT735i"]),
+        (CHAT + 'model.generate(enc["input_ids"], max_new_tokens=9)', []),
+        ('model.generate(tok("x", return_tensors="pt").input_ids.cuda(), max_new_tokens=9)', []),
         (CHAT + 'model.generate(**enc, **{"max_new_tokens": 9})', []),
         (CHAT + "model.generate(**enc, **options)", []),
         (CHAT + "model.generate(**enc, generation_config=GenerationConfig(max_new_tokens=9))", []),
@@ -41,6 +42,7 @@ LEFT = 'tok.padding_side = "left"\n'
             ["TT737w"],
         ),
         ("model.generate(batch, max_new_tokens=9, use_cache=False)", ["TT739w"]),
+        ("model.generate(batch, max_new_tokens=9, use_cache=False, streamer=TextStreamer(tok))", []),
         ("model.config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", []),
         ("client.generate('a prompt')", []),
         (
@@ -51,7 +53,7 @@ LEFT = 'tok.padding_side = "left"\n'
             "    def ask(self, text):\n"
             "        enc = self.tok(text, return_tensors='pt')\n"
             "        return self.model.generate(enc.input_ids)\n",
-            ["TT735i", "TT736w"],
+            ["TT736w"],
         ),
     ],
 )
@@ -68,3 +70,65 @@ def test_models_with_an_encoder_are_padded_on_the_right(tmp_path: Path) -> None:
         'model.generate(**tok(texts, return_tensors="pt", padding=True), max_new_tokens=9)\n'
     )
     assert lint([path], select=["TT737"]).findings == ()
+
+
+ONE_ROW = (
+    'rows = "Hi"',
+    "rows = ['Hi']",
+    "name = input()\nrows = f'Hi {name}'",
+    "rows = 'Hi {}'.format(name)",
+    "rows = 'Hi ' + name",
+    "rows = '### Question: %s' % name",
+    "rows = tok.apply_chat_template([{'role': 'user', 'content': q}], tokenize=False)",
+    "rows = [tok.apply_chat_template([{'role': 'user', 'content': q}], tokenize=False)]",
+    "def prompt(q):\n    return f'Hi {q}'\nrows = prompt(q)",
+    "rows = open('prompt.txt').read()",
+)
+MANY_ROWS = (
+    "rows = ['Hi', 'How do you do?']",
+    "rows = [f'Hi {name}' for name in names]",
+    "rows = [*texts]",
+    "rows = texts",
+    "rows = data['text']",
+    "rows = tok.apply_chat_template(chats, tokenize=False)",
+)
+PADDED = "\nenc = tok(rows, return_tensors='pt', padding=True)\nmodel.generate({}, max_new_tokens=9)"
+
+
+@pytest.mark.parametrize("given", ["**enc", "enc.input_ids"])
+@pytest.mark.parametrize(
+    ("rows", "many"), [*((rows, False) for rows in ONE_ROW), *((rows, True) for rows in MANY_ROWS)]
+)
+def test_one_row_has_no_pads(rows: str, many: bool, given: str, tmp_path: Path) -> None:
+    expected = ["TT735w"] * (given != "**enc") + ["TT737w"] if many else []
+    assert codes(rows + PADDED.format(given), tmp_path, *RULES) == expected
+
+
+def test_one_row_at_a_fixed_length_has_pads(tmp_path: Path) -> None:
+    text = "enc = tok('Hi', return_tensors='pt', padding='max_length', max_length=64)\n"
+    assert codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, *RULES) == ["TT737w"]
+
+
+@pytest.mark.parametrize(
+    ("head", "many"),
+    [
+        ("def ask(rows: str):", False),
+        ("def ask(rows):", True),
+        ("def ask(rows: list[str]):", True),
+        ("for rows in ['Hi', 'Ho']:", False),
+        ("for rows in batches:", True),
+        ("def ask(texts: list[str]):\n  for rows in texts:", False),
+        ("def ask(batches: list[list[str]]):\n  for rows in batches:", True),
+    ],
+)
+def test_rows_of_loops_and_parameters(head: str, many: bool, tmp_path: Path) -> None:
+    body = PADDED.format("**enc").replace("\n", "\n" + " " * (2 + 2 * head.count("\n")))
+    assert codes(head + body, tmp_path, *RULES) == ["TT737w"] * many
+
+
+def test_one_conversation_has_no_pads(tmp_path: Path) -> None:
+    one = "chat = [{'role': 'user', 'content': q}]\n"
+    text = "enc = tok.apply_chat_template({}, return_tensors='pt', return_dict=True, padding=True)\n"
+    ask = "model.generate(**enc, max_new_tokens=9)"
+    assert codes(one + text.format("chat") + ask, tmp_path, *RULES) == []
+    assert codes(one + text.format("[chat, chat]") + ask, tmp_path, *RULES) == ["TT737w"]

@@ -47,7 +47,8 @@ def test_comments_keep_quiet(text: str, expected: tuple[int, int], suffix: str, 
 def test_folders(tmp_path: Path) -> None:
     bad = HEAD + "n = len(tok.apply_chat_template(m))\n"
     for name in ("a.py", "b/c.py", ".git/d.py", "venv/e.py", "node_modules/f.py", "mine/pyvenv.cfg", "mine/g.py",
-                 "b/__pycache__/h.py", "notes.txt", "k.pyi", "b/.hidden.py"):  # fmt: skip
+                 "b/__pycache__/h.py", "unsloth_compiled_cache/u.py", "notes.txt", "k.pyi",
+                 "b/.hidden.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(bad)
     (tmp_path / "n.ipynb").write_text(notebook(bad))
@@ -130,3 +131,14 @@ def test_rules_do_not_depend_on_each_other(tmp_path: Path) -> None:
     path.write_text(HEAD + "n = len(tok.apply_chat_template(m))\n")
     alone = [f for rule in rules("source") for f in lint([path], select=[rule.name()]).findings]
     assert sorted(f.code for f in alone) == sorted(f.code for f in lint([path], select=["TT7"]).findings)
+
+
+def test_a_use_in_a_comprehension_is_shown_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(
+        HEAD + "ids = tok.apply_chat_template(m)\ntexts = [\n    tok.decode([token])\n    for token in ids\n]\n"
+    )
+    (finding,) = lint([path], select=[RULE]).findings
+    line = finding.cases[0].line
+    assert line is not None
+    assert path.read_text().splitlines()[line - 1].strip() == "for token in ids"

@@ -124,6 +124,16 @@ HEALTHY = {
         "    def compute_loss(self, m, i, return_outputs=False, num_items_in_batch=None):\n"
         "        return m(**i, num_items_in_batch=num_items_in_batch).loss",
         "class T(Base):\n    def compute_loss(self, m, i, **k):\n        return 1",
+        "class T(transformers.Trainer):\n    def compute_loss(self, m, i, return_outputs=False, **k):\n"
+        "        return -(m(input_ids=i['chosen_ids'])[0] - m(input_ids=i['rejected_ids'])[0]).mean()",
+        "class T(transformers.Trainer):\n    def compute_loss(self, m, i, num_items_in_batch=None):\n"
+        "        return f(m(i.pop('student_ids')).logits, i.get('teacher_logits'))",
+        "class T(transformers.Trainer):\n    def compute_loss(self, m, i, num_items_in_batch=None):\n"
+        "        i = {k: v.to('cuda') for k, v in i.items()}\n        return f(m(i['ids']), i['chosen_labels'])",
+        "a = TrainingArguments('out', gradient_accumulation_steps=1)\nclass T(transformers.Trainer):\n"
+        "    def compute_loss(self, m, i, return_outputs=False, **k):\n        return m(**i).loss",
+        "a = TrainingArguments('out', num_train_epochs=2)\nclass T(transformers.Trainer):\n"
+        "    def compute_loss(self, m, i, return_outputs=False, **k):\n        return f(m(**i).logits, i['labels'])",
     ],
     "labels-copy-input-ids": [
         "b = tok(x, truncation=True)\nb['labels'] = b['input_ids'].copy()",
@@ -131,6 +141,8 @@ HEALTHY = {
         "b = tok(x, padding=True)\nb['labels'] = b['input_ids'].copy()\nb['labels'][b['attention_mask'] == 0] = -100\n"
         "b['labels'][b['labels'] == tok.pad_token_id] = -100",
         "b = tok(x, padding=True)\nb['labels'] = ys",
+        "b = tok(f'a {x}', padding=True, return_tensors='pt')\nmodel(**b, labels=b['input_ids'])",
+        "b = tok([x], padding='longest')\nb['labels'] = b['input_ids'].copy()",
     ],
     "adapter-loaded-frozen": [
         "m = peft.PeftModel.from_pretrained(model, 'a')\nm.generate()",
@@ -211,6 +223,19 @@ BROKEN = {
     "adapter-rewrapped": [
         "peft.get_peft_model(peft.get_peft_model(model, c), c)",
         "m = peft.PeftModel.from_pretrained(model, 'x')\ntrl.SFTTrainer(m, peft_config=peft.LoraConfig())",
+    ],
+    "custom-loss-breaks-gradient-accumulation": [
+        "class T(transformers.Trainer):\n    def compute_loss(self, m, i, **k):\n"
+        "        return f(m(i['ids']), i['labels'])",
+        "class T(transformers.Trainer):\n    def compute_loss(self, m, i, **k):\n"
+        "        return f(m(i['ids']), i[column])",
+        "class T(transformers.Trainer):\n    def compute_loss(self, m, i, **k):\n        return g(m(**i).logits)",
+        "c = transformers.DataCollatorForSeq2Seq(tok)\nclass T(transformers.Trainer):\n"
+        "    def compute_loss(self, m, i, **k):\n        return g(m(i['input_ids']).logits)",
+        "a = TrainingArguments('out', gradient_accumulation_steps=8)\nclass T(transformers.Trainer):\n"
+        "    def compute_loss(self, m, i, **k):\n        return m(**i).loss",
+        "a = TrainingArguments('out')\nclass T(transformers.Trainer):\n"
+        "    def compute_loss(self, m, i):\n        return m(input_ids=i['chosen'])[0].mean()",
     ],
     "scheduler-length-miscounted": [
         "n = len(data)\nsteps = 3 * n\ns = torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=steps)",

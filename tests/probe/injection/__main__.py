@@ -1,4 +1,7 @@
-"""Runs the whole table of the injector: `python -m tests.probe.injection [--only WORD] [--write]`, from the root."""
+"""Runs the whole table of the injector: `python -m tests.probe.injection [--only WORD] [--write]`, from the root.
+
+With `--only` the other rows of the table stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,8 @@ def main() -> int:
     for injector in injectors:
         injector.close()
     if "--write" in sys.argv:
-        TABLE.write_text("\n".join([HEAD, *lines(found)]) + "\n")
+        before = read_table(TABLE.read_text()) if word else {}
+        TABLE.write_text("\n".join([HEAD, *lines(before | cells_of(found))]) + "\n")
     return sum(not outcome.same for outcome in found if outcome.function and not outcome.function.is_boundary)
 
 
@@ -83,23 +87,50 @@ def word_of(outcome: Outcome) -> str:
     return "same" if outcome.reached else "-"
 
 
-def lines(found: list[Outcome]) -> Iterator[str]:
+Cells = dict[str, dict[str, str]]
+"""Function, by module and name -> fault -> what became of the run"""
+
+
+def cells_of(found: list[Outcome]) -> Cells:
+    """The outcomes as cells of the table."""
+    cells: Cells = {}
+    for outcome in found:
+        assert outcome.function is not None
+        name = f"{outcome.function.module}.{outcome.function.name}"
+        cells.setdefault(name, {})[outcome.fault] = word_of(outcome)
+    return cells
+
+
+def read_table(text: str) -> Cells:
+    """The cells of a table that was written before: those of functions that are not run again."""
+    cells: Cells = {}
+    faults: list[str] = []
+    for line in text.splitlines():
+        name, *words = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else [""]
+        if name == "function":
+            faults = words
+        elif name:
+            cells[name] = {fault: word for fault, word in zip(faults, words, strict=True) if word}
+    return cells
+
+
+def lines(cells: Cells) -> Iterator[str]:
     """The table: contained functions, then the entry points and the boundary, which nothing contains."""
+    known = functions()
     for boundary, title in ((False, "Contained"), (True, "The entry points and the boundary itself")):
-        part = [o for o in found if o.function and o.function.is_boundary == boundary]
-        reached = [o for o in part if o.reached]
+        names = dict.fromkeys(f"{f.module}.{f.name}" for f in known if f.is_boundary == boundary)
+        part = {name: cells[name] for name in names if name in cells}
+        words = [word for row in part.values() for word in row.values()]
         yield f"## {title}"
         yield ""
-        yield (f"{len({o.function for o in part})} functions, {len(part)} faults: {len(reached)} were reached, "
-               f"{sum(not o.same for o in part)} differ.")  # fmt: skip
+        yield (f"{len(part)} functions, {len(words)} faults: {len(words) - words.count('-')} were reached, "
+               f"{words.count('**DIFFERS**')} differ.")  # fmt: skip
         yield ""
-        faults = list(dict.fromkeys(o.fault for o in part))
+        faults = list(dict.fromkeys(fault for row in part.values() for fault in row))
         yield "| function | " + " | ".join(faults) + " |"
         yield "|---" * (len(faults) + 1) + "|"
-        for function in dict.fromkeys(o.function for o in part):
-            assert function is not None
-            words = {o.fault: word_of(o) for o in part if o.function == function}
-            yield f"| {function.module}.{function.name} | " + " | ".join(words.get(f, "") for f in faults) + " |"
+        for name, row in part.items():
+            yield f"| {name} | " + " | ".join(row.get(fault, "") for fault in faults) + " |"
         yield ""
 
 

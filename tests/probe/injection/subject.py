@@ -39,7 +39,7 @@ from transformers import (
 from tests.probe.injection.functions import START, Function, with_fault
 
 TIMES = ("train_runtime", "train_samples_per_second", "train_steps_per_second")
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which a subject hangs"""
 HOOKED = str(START.parent)
 

@@ -56,6 +56,7 @@ from truetune.auditing.fields import fields_of
 from truetune.checks.batch.answers import around, judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.errors import name_list
 from truetune.render.rendering import Source
 
 ANSWERS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT)
@@ -79,7 +80,7 @@ class AnotherFieldSupervised(BatchRule):
         yield self.finding(
             f"the column {column} is in the loss, and the answer of these rows, {answer}, is in no line",
             f"map the answer to {answer}; if {column} is meant, leave this rule out",
-            evidence=[f"columns in the batches: {', '.join(sorted({_column(field) for field in seen}))}"],
+            evidence=[f"columns in the batches: {name_list(sorted({_column(field) for field in seen}))}"],
             cases=[
                 Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(sample.supervised)[0]) + 5)}")
                 for sample in samples[:MAX_CASES]

@@ -49,6 +49,7 @@ from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
+from truetune.errors import name_list
 
 WEIGHTS = frozenset(("weight", "weights", "loss_weight", "loss_weights", "sample_weight", "sample_weights"))
 QUIET = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
@@ -74,7 +75,7 @@ class ColumnsNeverUsed(BatchRule):
             mine = {name: text for name, text in mine.items() if telling or _is_prose(text)}
             if mine:
                 yield self.finding(
-                    f"columns of the given rows whose text is in no batch: {', '.join(mine)}",
+                    f"columns of the given rows whose text is in no batch: {name_list(mine)}",
                     "write them into the messages or the prompt, or take them out of the rows",
                     severity="warning" if severity == "warning" else "info",
                     cases=[Case(f"{name}: {text[:60]!r}") for name, text in mine.items()],
@@ -84,7 +85,7 @@ class ColumnsNeverUsed(BatchRule):
         keys = {name for record in self.subject.records for batch in record.batches for name in batch}
         if lost := sorted(given - set(data["used"]) - keys):
             yield self.finding(
-                f"the rows have {', '.join(lost)}, which reaches neither collator nor loss",
+                f"the rows have {name_list(lost)}, which reaches neither collator nor loss",
                 "set remove_unused_columns=False, and use the weights in a collator and a loss of your own",
                 severity="warning",
             )

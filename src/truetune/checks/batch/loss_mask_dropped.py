@@ -49,6 +49,7 @@ from truetune.checks.batch.answers import around
 from truetune.checks.batch.masks import dropped, given_mask, way, without_effect
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import BatchRule
+from truetune.errors import name_list
 
 
 class LossMaskDropped(BatchRule):
@@ -83,5 +84,5 @@ class LossMaskDropped(BatchRule):
             )
 
     def _on(self, on: str | None) -> list[str]:
-        columns = ", ".join(self.subject.facts["data"]["used"])
+        columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]

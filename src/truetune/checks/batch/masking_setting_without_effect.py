@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.batch.masks import dropped, given_mask, overwritten, way, without_effect
 from truetune.checks.findings import Finding
 from truetune.checks.rule import BatchRule
+from truetune.errors import name_list
 
 
 class MaskingSettingWithoutEffect(BatchRule):
@@ -55,5 +56,5 @@ class MaskingSettingWithoutEffect(BatchRule):
         yield self.finding(
             f"{name} asks for a mask, and every token of the batches is in the loss",
             "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels",
-            evidence=[f"columns of the rows given: {', '.join(given)}"] if given else (),
+            evidence=[f"columns of the rows given: {name_list(given)}"] if given else (),
         )

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import BatchRule
+from truetune.errors import name_list
 
 
 class RanksOutOfStep(BatchRule):
@@ -59,7 +60,7 @@ class RanksOutOfStep(BatchRule):
         differing = {name for name in everywhere if not all(name in names for names in keys.values())}
         if differing:
             yield self.finding(
-                f"not all processes have {', '.join(sorted(differing))} in their batches",
+                f"not all processes have {name_list(sorted(differing))} in their batches",
                 "give all processes the same columns: prepare the whole data set before it is split",
-                cases=[Case(f"rank {rank}: {', '.join(sorted(names))}") for rank, names in keys.items()],
+                cases=[Case(f"rank {rank}: {name_list(sorted(names))}") for rank, names in keys.items()],
             )

@@ -44,6 +44,7 @@ from truetune.checks.config.keys import case
 from truetune.checks.config.table import columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.errors import name_list
 
 WHOLE = ("messages", "conversations", "text")
 
@@ -51,6 +52,8 @@ WHOLE = ("messages", "conversations", "text")
 class CompletionLossWithoutCompletion(ConfigRule):
     code = "TT623"
     severity = "error"
+    methods = ("sft",)
+    stacks = ("trl",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -66,6 +69,6 @@ class CompletionLossWithoutCompletion(ConfigRule):
                 "set assistant_only_loss: true, or split the rows into prompt and completion",
                 cases=[
                     case(config, True, "training.completion_only_loss"),
-                    Case(f"columns: {', '.join(sorted(there))}"),
+                    Case(f"columns: {name_list(sorted(there))}"),
                 ],
             )

@@ -53,6 +53,7 @@ from truetune.checks.rule import ConfigRule
 class DpoReferenceIsNotTheSftPolicy(ConfigRule):
     code = "TT617"
     severity = "warning"
+    methods = ("dpo", "kto")
 
     def findings(self) -> Iterator[Finding]:
         config, training, raw = self.subject, self.subject.spec.training, self.subject.raw

@@ -77,6 +77,7 @@ KIND = {"dpo": "preference", "kto": "preference", "cpo": "preference", "sft": "s
 class DpoTooWeakOrFrozen(ConfigRule):
     code = "TT615"
     severity = "warning"
+    methods = ("dpo", "orpo", "cpo", "kto")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -48,6 +48,7 @@ from truetune.checks.rule import ConfigRule
 class DropoutActiveInReference(ConfigRule):
     code = "TT640"
     severity = "warning"
+    methods = ("dpo", "kto", "orpo", "cpo", "grpo", "ppo", "reward")
 
     def findings(self) -> Iterator[Finding]:
         training, place = self.subject.spec.training, self.subject.places.get("training.disable_dropout")

@@ -46,6 +46,8 @@ from truetune.checks.rule import ConfigRule
 class LengthLeftToDefault(ConfigRule):
     code = "TT642"
     severity = "warning"
+    methods = ("sft",)
+    stacks = ("trl",)
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

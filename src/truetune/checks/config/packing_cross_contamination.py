@@ -56,6 +56,7 @@ hub."""
 class PackingCrossContamination(ConfigRule):
     code = "TT625"
     severity = "warning"
+    methods = ("sft",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -53,6 +53,7 @@ HIGHEST = 1.0
 class PreferenceBetaOutOfRange(ConfigRule):
     code = "TT616"
     severity = "error"
+    methods = ("dpo", "kto")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -46,6 +46,7 @@ from truetune.checks.config.keys import case, untold
 from truetune.checks.config.table import columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.errors import name_list
 
 MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assistant_masks"}
 
@@ -53,13 +54,15 @@ MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assi
 class PretokenizedRowsBypassMasking(ConfigRule):
     code = "TT622"
     severity = "error"
+    methods = ("sft",)
+    stacks = ("trl",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         if config.stack != "trl" or training.method != "sft" or untold(config, "completion_only_loss"):
             return
         there = columns(config)
-        shown = Case(f"columns: {', '.join(sorted(there))}" if there else "columns: not at hand")
+        shown = Case(f"columns: {name_list(sorted(there))}" if there else "columns: not at hand")
         for option, mask in MASKS.items():
             field = f"training.{option}"
             if not getattr(training, option):

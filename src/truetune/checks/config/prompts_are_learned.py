@@ -46,6 +46,7 @@ from truetune.checks.rule import ConfigRule
 class PromptsAreLearned(ConfigRule):
     code = "TT624"
     severity = "info"
+    methods = ("sft",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

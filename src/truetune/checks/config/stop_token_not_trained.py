@@ -54,6 +54,8 @@ ENDS = {"gemma": "<end_of_turn>", "gemma3": "<end_of_turn>", "gemma3n": "<end_of
 class StopTokenNotTrained(ConfigRule):
     code = "TT627"
     severity = "error"
+    methods = ("sft",)
+    stacks = ("axolotl",)
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from truetune.checks.findings import Case
-from truetune.checks.rule import MAX_CASES
+from truetune.checks.findings import SHOWN_CASES, Case
 from truetune.generation.proven import Reading
 
 SHOWN = 80
@@ -18,7 +17,7 @@ def cases(readings: Iterable[Reading]) -> list[Case]:
         ordered.setdefault(reading.what, []).append(reading)
     firsts = [found.pop(0) for found in ordered.values()]
     rest = [reading for found in ordered.values() for reading in found]
-    return [_case(reading) for reading in (firsts + rest)[:MAX_CASES]]
+    return [_case(reading) for reading in (firsts + rest)[:SHOWN_CASES]]
 
 
 def share(good: int, of: int) -> str:

@@ -54,7 +54,7 @@ class MalformedRows(DataRule):
             problems = [problem for problem in row.problems if problem.kind != "unknown-role"]
             if problems:
                 self.odd += 1
-                self.kinds.update({problem.kind for problem in problems})
+                self.kinds.update(sorted({problem.kind for problem in problems}))
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(of_problem(batch, row, problems[0]))
 

@@ -32,17 +32,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
+from truetune.errors import MAX_NAMED, name_list, shortened
 
 TELLING = frozenset(
     ("system", "system_prompt", "context", "input", "history", "reasoning", "thinking", "reasoning_content", "tools")
     + ("instruction", "prompt", "question", "answer", "output", "response", "completion", "documents", "functions")
+    + ("weight", "loss_weight", "sample_weight")
 )
-"""Names of columns that sound like part of the prompt or the answer."""
+"""Names of columns that sound like part of the prompt or the answer, or like the weight of the row: truetune reads
+weights of messages alone, so that a row's own would be 1 for ever."""
 
 
 class UnusedColumns(DataRule):
@@ -70,14 +74,15 @@ class UnusedColumns(DataRule):
                 if (name.lower().removesuffix(" (not mapped)") in TELLING) is wanted
             }
             if mine:
-                names = ", ".join(f"{name} ({count:,} rows)" for name, count in mine.items())
+                first = [Case(f"first seen: {shortened(name)}", self.first[name]) for name in islice(mine, MAX_NAMED)]
+                names = name_list(f"{shortened(name)} ({count:,} rows)" for name, count in mine.items())
                 yield self.finding(
                     f"columns that reach neither prompt nor answer: {names}",
                     "map them (--map OURS=THEIRS) or write them into the messages"
                     if wanted
                     else "nothing to do where these are ids and notes",
                     severity="warning" if severity == "warning" else "info",
-                    cases=[Case(f"first seen: {name}", self.first[name]) for name in mine],
+                    cases=first,
                     count=max(mine.values()),
                     total=self.rows,
                 )

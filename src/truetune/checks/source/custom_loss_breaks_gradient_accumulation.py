@@ -2,7 +2,9 @@
 
 ## What it does
 It finds trainer classes whose `compute_loss` never reads `num_items_in_batch`, or does not take it at all, and that do
-not say `loss_is_scaled_for_ga`.
+not say `loss_is_scaled_for_ga`. The Trainer counts tokens only in batches that have `labels`: a loss that reads other
+columns alone (pairs, a teacher's tokens), in a file that speaks of no labels, is left alone. So is a file whose
+arguments accumulate nothing.
 
 ## Why it is bad
 The Trainer expects a loss that is divided by the tokens of the whole window, and does not divide again: with 4
@@ -38,7 +40,8 @@ class MyTrainer(Trainer):
 
 ## Fix safety
 Safe: `loss_is_scaled_for_ga = False` makes the Trainer divide by the steps, as for a mean of each micro-batch, and a
-missing parameter is added. Tokens of short micro-batches still weigh more than others.
+missing parameter is added. Tokens of short micro-batches still weigh more than others. The flag is known from
+transformers 5.19 on; before, `self.model_accepts_loss_kwargs = False` behind `super().__init__()` does the same.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, huggingface/transformers#37766
@@ -51,12 +54,15 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.batch_columns import may_have_labels
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import Changes, insert_before, insert_parameter
 from truetune.source.module import Module
 
 ITEMS, FLAG = "num_items_in_batch", "loss_is_scaled_for_ga"
 TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
+ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.SFTConfig")
+STEPS = "gradient_accumulation_steps"
 
 
 class CustomLossBreaksGradientAccumulation(SourceRule):
@@ -74,6 +80,8 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             if arguments.vararg is not None or _used(method) or _hands_on(method):
                 continue
             missing = not taken and arguments.kwarg is None
+            if not missing and (_never_accumulates(module) or not may_have_labels(module, method)):
+                continue
             changes: Changes = insert_before(module, _first(owner), f"{FLAG} = False", "")
             if missing:
                 changes = (*changes, *insert_parameter(module, method, f"{ITEMS}=None"))
@@ -81,7 +89,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
                 f"compute_loss does not take {ITEMS}: the Trainer stops"
                 if missing
                 else f"compute_loss never reads {ITEMS}: with gradient accumulation its gradients are too large",
-                f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class",
+                f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19 and later)",
                 evidence=["the Trainer divides by the accumulation steps only where the model takes no loss arguments"],
                 cases=[at(module, method, f"class {owner.name}: def compute_loss")],
                 fix=fix(module, changes),
@@ -119,3 +127,9 @@ def _used(method: ast.FunctionDef) -> bool:
 def _hands_on(method: ast.FunctionDef) -> bool:
     """Does it divide by the steps itself?"""
     return any(isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr for n in ast.walk(method))
+
+
+def _never_accumulates(module: Module) -> bool:
+    """Do all arguments that the file makes leave accumulation at one step?"""
+    made = list(module.calls(*ARGUMENTS))
+    return bool(made) and all(call.lacks(STEPS) or module.flow.value(call.keywords.get(STEPS)) == 1 for call in made)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
@@ -74,9 +75,9 @@ def padded(module: Module, ids: ast.expr) -> Encoded | None:
 
 
 def pads(module: Module, call: Call) -> bool:
-    """Does this call of a tokenizer pad?"""
+    """Does this call of a tokenizer pad? A single row is as long as the longest."""
     value = module.flow.value(call.keywords.get("padding"))
-    return value is not UNKNOWN and value not in (None, False, "do_not_pad")
+    return value is not UNKNOWN and value not in (None, False, "do_not_pad") and not pads_nothing(module, call)
 
 
 def _bare(node: ast.expr) -> ast.expr:

@@ -1,8 +1,8 @@
 """Ids are given to generate without their attention mask.
 
 ## What it does
-Looks for `model.generate(ids)` where no attention mask is given. Where the ids come from a tokenizer call that pads, it
-is a warning; else, where one row may be all there is, a note.
+Looks for `model.generate(ids)` where no attention mask is given, and the ids come from a tokenizer call that pads.
+Without padding, transformers takes every token as text, which it is.
 
 ## Why it is bad
 transformers guesses the mask from the pad token, and not where pad is also EOS: then pads are attended as if they were
@@ -55,13 +55,12 @@ class GenerationWithoutAttentionMask(SourceRule):
         for call in generations(module):
             ids = ids_of(call)
             encoding = padded(module, ids) if ids is not None else None
-            if ids is None or encoding is None or not call.lacks("attention_mask"):
+            if ids is None or encoding is None or not encoding.pads or not call.lacks("attention_mask"):
                 continue
             mask = module.text_of(ids).replace("input_ids", "attention_mask")
             yield self.finding(
-                "generate gets ids without their attention mask" + (", and they are padded" if encoding.pads else ""),
+                "generate gets ids without their attention mask, and they are padded",
                 "give it the attention_mask that the tokenizer made, or the whole encoding (**encoding)",
-                severity="warning" if encoding.pads else "info",
                 evidence=[f"the ids come from line {module.place(encoding.call.node)[0]}"],
                 cases=[at(module, call.node)],
                 fix=fix(module, set_keyword(module, call, "attention_mask", mask)) if encoding.direct else None,

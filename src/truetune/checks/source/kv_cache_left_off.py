@@ -1,7 +1,8 @@
 """Generation runs without the key-value cache.
 
 ## What it does
-Looks for `generate(use_cache=False)`, and for `generation_config.use_cache = False` in a file that generates later.
+Looks for `generate(use_cache=False)`, and for `generation_config.use_cache = False` in a file that generates later. A
+call with a `streamer` shows one answer as it comes, to somebody who sees how fast it is: it is left alone.
 
 ## Why it is bad
 Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
@@ -50,7 +51,11 @@ class KvCacheLeftOff(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         calls = list(generations(module))
-        off = [value for call in calls if (value := call.keywords.get("use_cache")) is not None]
+        off = [
+            value
+            for call in calls
+            if (value := call.keywords.get("use_cache")) is not None and "streamer" not in call.keywords
+        ]
         if calls:
             off += [node.value for node in module.nodes(ast.Assign) if _switch(node.targets[0])]
         for value in off:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -59,11 +60,12 @@ def is_pad_id(module: Module, node: ast.expr) -> bool:
 
 
 def padded(module: Module, node: ast.AST) -> Call | None:
-    """The tokenizer call with padding whose result this is."""
+    """The tokenizer call whose result this is, and which pads: a single row is as long as the longest."""
     for origin in module.flow.origins(node):
         if isinstance(origin.node, ast.Call) and "encoding" in module.flow.kinds(origin.node):
             call = module.flow.call(origin.node)
-            if module.flow.value(call.keywords.get("padding")) in (True, "max_length", "longest"):
+            asks = module.flow.value(call.keywords.get("padding")) in (True, "max_length", "longest")
+            if asks and not pads_nothing(module, call):
                 return call
     return None
 

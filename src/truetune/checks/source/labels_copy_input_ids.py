@@ -2,7 +2,7 @@
 
 ## What it does
 It finds `labels = input_ids` (copied, cloned or as it is) where the tokenizer call pads, no -100 is in sight, and no
-collator masks pads later.
+collator masks pads later. A file that trains nothing may leave the labels to a collator elsewhere: a warning there.
 
 ## Why it is bad
 Pads behind the answer count in the loss, which falls with more padding, and the model learns to write pads.
@@ -77,6 +77,7 @@ class LabelsCopyInputIds(SourceRule):
         module = self.subject
         if any(module.calls(*REBUILT)) or any(masks_by_id(module)):
             return
+        trained = any({"trainer", "optimizer", "model"} & module.flow.kinds(call.node) for call in module.all_calls)
         for node, value in _labels(module):
             source = column(module, _copied(module, value))
             call = padded(module, source[0]) if source and source[1] == "input_ids" else None
@@ -84,8 +85,10 @@ class LabelsCopyInputIds(SourceRule):
             if source is None or call is None or (around is not module.tree and holds_ignored_label(module, around)):
                 continue
             yield self.finding(
-                "labels are a copy of padded input_ids: pads are learned",
+                "labels are a copy of padded input_ids: pads are learned"
+                + ("" if trained else ", unless the collator of the training makes labels anew"),
                 "set labels to -100 where attention_mask is 0",
+                severity=self.severity if trained else "warning",
                 evidence=[f"line {module.place(call.node)[0]} pads"],
                 cases=[at(module, node), at(module, call.node)],
                 fix=fix(module, _masked(module, value, source[0], call, around)),

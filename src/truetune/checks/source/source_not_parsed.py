@@ -39,9 +39,8 @@ class SourceNotParsed(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for broken in module.broken:
-            offset = module.lines.starts[min(broken.line, len(module.lines)) - 1]
-            line, column = module.file_place(offset)
-            case = Case(broken.reason, file=module.path, line=line, column=column + broken.column - 1)
+            line, column = module.place_of_broken(broken)
+            case = Case(broken.reason, file=module.path, line=line, column=column)
             yield self.finding(
                 f"not parsed as Python: {broken.reason}",
                 "mend the syntax, or leave the file out; nothing in it was looked at",

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.findings import Case, Finding
+from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -73,7 +73,7 @@ class PrefixDifferencingMaskMisaligned(DataRule):
                 f"{skewed:,} of {self.turns:,} assistant turns follow another text in training than in serving",
                 "train on what is served: put the reasoning into the rows, or turn thinking off with "
                 "template_kwargs, as your serving does",
-                evidence=[f"{count:,} turns: {reason}" for reason, count in self.reasons.most_common(MAX_CASES)],
+                evidence=[f"{count:,} turns: {reason}" for reason, count in self.reasons.most_common(SHOWN_CASES)],
                 cases=self.cases.values(),
                 count=skewed,
                 total=self.turns,

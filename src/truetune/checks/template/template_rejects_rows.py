@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.findings import Case, Finding
+from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -67,7 +67,7 @@ class TemplateRejectsRows(DataRule):
             yield self.finding(
                 f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template refuses them",
                 "bring these rows into the form that the template takes, or choose another template with --template",
-                evidence=[f"{count:,} rows: {reason}" for reason, count in self.reasons.most_common(MAX_CASES)],
+                evidence=[f"{count:,} rows: {reason}" for reason, count in self.reasons.most_common(SHOWN_CASES)],
                 cases=self.cases.values(),
                 count=rejected,
                 total=self.rows,

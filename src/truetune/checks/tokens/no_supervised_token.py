@@ -39,6 +39,7 @@ from truetune.encoding.batch import Batch
 
 class NoSupervisedToken(DataRule):
     code = "TT406"
+    moot_where = ("role-alias-dropped", "template-rejects-rows", "malformed-rows")
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

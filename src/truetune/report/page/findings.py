@@ -18,6 +18,8 @@ from truetune.report.terminal import CURVES
 from truetune.report.text import many
 
 SEVERITIES = ("error", "warning", "info")
+DRAWN_CASES = 50
+"""Places of a finding that the page lists; its JSON has all"""
 OPEN = 12
 """Of many findings only the first ones are unfolded"""
 
@@ -32,7 +34,7 @@ def section(result: Result) -> Section | None:
         | {
             "anchor": anchor,
             "open": finding["severity"] != "info" and i < OPEN,
-            "cases": [_linked(case, views) for case in finding["cases"]],
+            "cases": [_linked(case, views) for case in finding["cases"][:DRAWN_CASES]],
             "svg": finding.get("figure") and Markup(svg(_figure(finding["figure"]))),
         }
         for i, (finding, anchor) in enumerate(anchors(result))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from truetune.errors import SpecError
+from truetune.errors import SpecError, name_list
 from truetune.spec import located
 from truetune.spec.config import Config, Place, Stack
 from truetune.spec.files import CONFIG
@@ -102,7 +102,7 @@ def foreign(value: object) -> str | None:
 def _found(value: object) -> str:
     if (name := foreign(value)) is not None:
         return name
-    keys = ", ".join(map(str, list(value)[:8])) if isinstance(value, dict) else ""
+    keys = name_list(value, empty="") if isinstance(value, dict) else ""
     return f"the keys {keys}" if keys else "nothing" if value is None else "no settings by name"
 
 

@@ -1,0 +1,72 @@
+"""Fingerprints: which places of two reports are the same, though lines have moved between them.
+
+A place is known by its rule, its file, and what stands there; not by its line or row number, which change when others
+are added above, nor by other numbers, which may count rows. Places with the same contents are numbered: one more is
+new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.report import AnyReport
+
+NUMBER = re.compile(r"\d+")
+LENGTH = 16
+"""Hexadecimal digits: 64 bits, so that even a million places hardly collide"""
+
+
+def fingerprints(findings: Iterable[Finding]) -> list[tuple[str, ...]]:
+    """Of each finding those of its places; one of the whole where it has none."""
+    seen = Counter[tuple[str, ...]]()
+    return [tuple(_of(finding, seen)) for finding in findings]
+
+
+def _of(finding: Finding, seen: Counter[tuple[str, ...]]) -> Iterator[str]:
+    for parts in map(_contents, finding.cases) if finding.cases else [("whole",)]:
+        key = (finding.code, *parts)
+        seen[key] += 1
+        yield hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
+
+
+def _contents(case: Case) -> tuple[str, ...]:
+    name = case.origin.file if case.origin else case.file or ""
+    return (_relative(name), "" if case.turn is None else str(case.turn), case.side or "", NUMBER.sub("#", case.text))
+
+
+def _relative(name: str) -> str:
+    """Below the working folder, as a repository's own paths are; a path elsewhere by its last two parts."""
+    if "://" in name or not name:
+        return name
+    path = Path(os.path.abspath(name))
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return "/".join(path.parts[-2:])
+
+
+def without_known(report: AnyReport, known: Collection[str]) -> AnyReport:
+    """The report in which findings of an earlier one, by their fingerprints, do not fail: they are in its `known`.
+
+    A finding with new places as well stays, with those alone.
+    """
+    fresh: list[Finding] = []
+    old: list[Finding] = []
+    for finding, prints in zip(report.findings, fingerprints(report.findings), strict=True):
+        is_new = [one not in known for one in prints]
+        if not any(is_new):
+            old.append(finding)
+        elif all(is_new):
+            fresh.append(finding)
+        else:
+            cases = tuple(case for case, new in zip(finding.cases, is_new, strict=True) if new)
+            told = f"{len(is_new) - len(cases):,} other places are in the baseline"
+            fresh.append(replace(finding, cases=cases, count=len(cases), evidence=(*finding.evidence, told)))
+    return replace(report, findings=tuple(fresh), known=tuple(old))

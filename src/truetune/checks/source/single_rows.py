@@ -1,0 +1,107 @@
+"""Whether a call of a tokenizer gets one row: no row is longer than another then, and nothing is padded."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from truetune.source.calls import Call
+from truetune.source.flow import Origin
+from truetune.source.module import Module
+
+TEXT_METHODS = frozenset(
+    ("format", "strip", "lstrip", "rstrip", "replace", "lower", "upper", "join", "read", "read_text")
+)
+"""Methods whose result is one string"""
+TEXT_FUNCTIONS = frozenset(("str", "input", "repr"))
+ONE_STRING = re.compile(r"str|str \| None|Optional\[str\]")
+STRINGS = re.compile(r"(list|List|tuple|Tuple|Sequence|Iterable|Iterator|set|Set)\[str\b.*\]")
+"""Annotations of what holds one string an element"""
+
+
+def pads_nothing(module: Module, call: Call) -> bool:
+    """Is it certain that no pad is added: one row is encoded, and to no fixed length?
+
+    Args:
+        module: The file.
+        call: A call of a tokenizer, or of `apply_chat_template`.
+    """
+    if module.flow.value(call.keywords.get("padding")) == "max_length":
+        return False
+    if call.method == "apply_chat_template":
+        conversation = call.argument(0, "conversation")
+        return conversation is not None and all(
+            _is_conversation(module, origin) for origin in module.flow.origins(conversation)
+        )
+    text = call.argument(0, "text")
+    return text is not None and all(_is_one_row(module, origin) for origin in module.flow.origins(text))
+
+
+def _is_one_row(module: Module, origin: Origin) -> bool:
+    """A string, or a list of one string."""
+    node = origin.node
+    if isinstance(node, (ast.List, ast.Tuple)) and not origin.element and not origin.path:
+        return len(node.elts) == 1 and not isinstance(node.elts[0], ast.Starred)
+    return _is_text(module, origin)
+
+
+def _is_text(module: Module, origin: Origin) -> bool:
+    """One string, whatever it says."""
+    node = origin.node
+    if origin.element:
+        return not origin.path and all(_holds_strings(module, whole) for whole in module.flow.origins(node))
+    if isinstance(node, ast.arg):
+        return node.annotation is not None and ONE_STRING.fullmatch(ast.unparse(node.annotation)) is not None
+    return not origin.path and isinstance(node, ast.expr) and _is_string(module, node)
+
+
+def _holds_strings(module: Module, origin: Origin) -> bool:
+    """Is each element of it one string?"""
+    node = origin.node
+    if origin.element or origin.path:
+        return False
+    if isinstance(node, ast.arg):
+        return node.annotation is not None and STRINGS.fullmatch(ast.unparse(node.annotation)) is not None
+    return isinstance(node, (ast.List, ast.Tuple, ast.Set)) and all(_is_string(module, part) for part in node.elts)
+
+
+def _is_string(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        return _is_string(module, node.left) or (isinstance(node.op, ast.Add) and _is_string(module, node.right))
+    if isinstance(node, ast.Call):
+        return _returns_string(module, module.flow.call(node))
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        origins = module.flow.origins(node)
+        return all(origin.node is not node and _is_text(module, origin) for origin in origins)
+    return False
+
+
+def _returns_string(module: Module, call: Call) -> bool:
+    if call.method == "apply_chat_template":
+        conversation = call.argument(0, "conversation")
+        return module.flow.value(call.keywords.get("tokenize")) is False and (
+            conversation is not None
+            and all(_is_conversation(module, origin) for origin in module.flow.origins(conversation))
+        )
+    return call.method in TEXT_METHODS or call.named(*TEXT_FUNCTIONS)
+
+
+def _is_conversation(module: Module, origin: Origin) -> bool:
+    """A list of messages; not a list of such lists."""
+    node = origin.node
+    return (
+        isinstance(node, ast.List)
+        and not origin.element
+        and not origin.path
+        and bool(node.elts)
+        and all(_is_message(module, part) for part in node.elts)
+    )
+
+
+def _is_message(module: Module, node: ast.expr) -> bool:
+    return all(
+        isinstance(origin.node, ast.Dict) and not origin.element and not origin.path
+        for origin in module.flow.origins(node)
+    )

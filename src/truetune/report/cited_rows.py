@@ -1,0 +1,47 @@
+"""The rows that findings name, as a file of their own: one JSON object a line, for jq, a notebook or an editor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.report import Report
+from truetune.data.conversation import Origin
+from truetune.data.rows import read
+
+
+def cited_rows(report: Report) -> str:
+    """JSON lines {"file", "line", "row", "findings": [{"rule", "code", "text", "turn"}], "data"}, in the order of rows.
+
+    `data` is the row as it was read; null for a line that holds none. Raises DataError where the data can't be read
+    again.
+    """
+    wanted: dict[Origin, list[dict[str, Any]]] = {}
+    for finding in report.findings:
+        for case in finding.cases:
+            if case.origin is not None:
+                told = {"rule": finding.rule, "code": finding.code, "text": case.text, "turn": case.turn}
+                wanted.setdefault(case.origin, []).append(told)
+    if not wanted:
+        return ""
+    found = dict(_rows(report, wanted))
+    lines = []
+    for origin in sorted(wanted, key=lambda origin: origin.row):
+        place = {"file": origin.file, "line": origin.line, "row": origin.row}
+        lines.append(json.dumps({**place, "findings": wanted[origin], "data": found.get(origin)}, default=str))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tuple[Origin, Any]]:
+    spec, left = report.spec, len(wanted)
+    for row in read(spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing):
+        if row.origin in wanted:
+            yield row.origin, row.raw
+            left -= 1
+            if not left:
+                return
+
+
+def _nothing(*_: object) -> None:
+    """A line without a row has no data."""
