@@ -151,3 +151,13 @@ def test_no_gradient_though_rewards_differ() -> None:
 def test_a_distance_of_0_is_that_of_a_run_without_a_reference() -> None:
     """Public: unsloth logs `kl` as 0.0 in all records of a run with beta 0, which keeps no reference."""
     assert not run_of(GRPO | {"kl": 0.0, "loss": 0.0})
+
+
+def test_rules_of_other_kinds_of_training_are_not_said_to_have_examined_it() -> None:
+    from truetune.checks.catalogue import rules
+    from truetune.checks.judgement import judge
+
+    log = log_of({"log_history": [GRPO | {"step": i} for i in range(1, 30)]})
+    examined = {one.rule for one in judge(rules("log"), log).examined}
+    assert {"no-reward-signal", "completions-always-cut", "grad-norm-zero"} <= examined
+    assert not examined & {"loss-oscillates", "loss-spikes", "flat-loss", "eval-loss-rises", "dpo-chosen-falls"}

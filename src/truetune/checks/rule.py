@@ -174,8 +174,12 @@ class LogRule(Rule["RunLog"]):
 
     needs: ClassVar[tuple[str, ...]] = ()
     """Curves without which it can say nothing"""
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of training that it is about (`RunLog.kind`); all where it names none"""
 
     def unmet(self) -> Unmet | None:
+        if self.kinds and self.subject.kind not in self.kinds:
+            return Unmet(f"it is about {' or '.join(self.kinds)}, and the log is of {self.subject.kind}")
         lacking = [name for name in self.needs if not self.subject.curve(name)]
         return Unmet(f"the log has no {', '.join(lacking)}") if lacking else None
 

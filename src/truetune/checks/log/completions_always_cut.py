@@ -44,6 +44,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.reinforcement import cut, is_dead, mean_length
@@ -55,6 +56,7 @@ MIN_STEPS = 2
 class CompletionsAlwaysCut(LogRule):
     code = "TT826"
     severity = "error"
+    kinds = ("reinforcement",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -86,3 +88,7 @@ class CompletionsAlwaysCut(LogRule):
         norm = log.curve("grad_norm").finite()
         if norm and not norm.value.any():
             yield "every gradient norm is 0 as well, as it is where cut answers are masked (mask_truncated_completions)"
+
+    def unmet(self) -> Unmet | None:
+        known = cut(self.subject)
+        return super().unmet() or (None if known else Unmet("the log does not say how many answers were cut"))

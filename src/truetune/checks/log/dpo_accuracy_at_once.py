@@ -50,6 +50,7 @@ ALL = 0.98
 class DpoAccuracyAtOnce(LogRule):
     code = "TT824"
     severity = "warning"
+    kinds = ("preference",)
     needs = ("rewards/accuracies",)
 
     def findings(self) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ SOME, MUCH = 0.2, 0.5
 class DpoChosenFalls(LogRule):
     code = "TT823"
     severity = "warning"
+    kinds = ("preference",)
     needs = ("logps/chosen", "logps/rejected")
 
     def findings(self) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ RISE, SOME_RISE = 1.05, 1.02
 class EvalLossRises(LogRule):
     code = "TT813"
     severity = "warning"
+    kinds = ("language", "preference")
     needs = ("eval_loss",)
 
     def findings(self) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ MOST = 1_000_000
 class LossAboveUniform(LogRule):
     code = "TT821"
     severity = "error"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:

@@ -47,6 +47,8 @@ from truetune.logs.sums import summed_over
 class LossIsASum(LogRule):
     code = "TT827"
     severity = "warning"
+    kinds = ("language",)
+    needs = ("loss", "eval_loss")
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -56,6 +56,7 @@ CYCLES = 6
 class LossOscillates(LogRule):
     code = "TT807"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:

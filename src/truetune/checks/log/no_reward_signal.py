@@ -46,6 +46,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
@@ -58,6 +59,7 @@ MIN_STEPS = 2
 class NoRewardSignal(LogRule):
     code = "TT825"
     severity = "error"
+    kinds = ("reinforcement",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -114,3 +116,7 @@ class NoRewardSignal(LogRule):
         norm = log.curve("grad_norm").finite()
         if norm and not norm.value.any():
             yield "every gradient norm is 0 as well"
+
+    def unmet(self) -> Unmet | None:
+        known = without_signal(self.subject) or self.subject.curve("reward")
+        return super().unmet() or (None if known else Unmet("the log does not say rewards and their spread"))

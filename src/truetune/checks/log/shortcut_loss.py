@@ -59,6 +59,7 @@ DIFFER = 0.8
 class ShortcutLoss(LogRule):
     code = "TT808"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:
