@@ -149,6 +149,7 @@ def audit(
     batches: int = 8,
     laws: str | Sequence[str] = "quick",
     canary: bool = False,
+    keys: Mapping[str, str | int] | None = None,
     **settings: Any,
 ) -> AuditReport:
     """Look at what reaches the loss in a run that is about to start: the real collator, data loader, model and loss.
@@ -157,8 +158,10 @@ def audit(
     `tokenizer` and `loss`: (model, inputs) -> loss tensor, where it is not `model(**inputs).loss`. `given` is the data
     before any preparation, which tells which field each token is from. `batches` micro-batches are looked at; `laws`
     is quick, all, none, or names; `canary` sends a marked copy of the first row through the trainer's own preparation,
-    and tells of each text whether it is learned, read or lost. Nothing of the run is changed, its random states
-    neither. `settings` are select, ignore and fail_on.
+    and tells of each text whether it is learned, read or lost. `keys` maps our names of a batch's tensors (input_ids,
+    labels, attention_mask, ...) to yours, or to their places in a tuple: `{"input_ids": 0, "labels": 1}`; what it does
+    not name is told by its values where they leave no doubt, and else the report says what to map. Nothing of the run
+    is changed, its random states neither. `settings` are select, ignore and fail_on.
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
@@ -166,7 +169,9 @@ def audit(
     from truetune.checks.audit import audit as judge
     from truetune.spec.files import spec_of
 
-    record = record_of(run, loader, tokenizer, loss=loss, given=given, batches=batches, laws=laws, canary=canary)
+    record = record_of(
+        run, loader, tokenizer, loss=loss, given=given, batches=batches, laws=laws, canary=canary, keys=keys
+    )
     return judge([record], spec_of(settings, "truetune.audit"))
 
 

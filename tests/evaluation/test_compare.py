@@ -53,8 +53,12 @@ def test_differences_in_figures() -> None:
     pairs = [(said(EN), said(EN, stops=i % 2 == 0)) for i in range(12)]
     found = compared("other", pairs, 200)
     rows = {row.name: row for row in found.rows}
-    assert (rows["good answers"].mine, rows["good answers"].other, rows["good answers"].only) == (1.0, 0.5, (6, 0))
-    assert rows["good answers"].p == pytest.approx(2 / 2**6)
+    assert (rows["well-formed answers"].mine, rows["well-formed answers"].other, rows["well-formed answers"].only) == (
+        1.0,
+        0.5,
+        (6, 0),
+    )
+    assert rows["well-formed answers"].p == pytest.approx(2 / 2**6)
     assert rows["overlap with the reference"].p == 1
     assert rows["P(stop) behind the reference"].mine is None
     assert found.same == 6
@@ -65,7 +69,7 @@ def test_two_models_side_by_side(right: Path, broken: Path, rows: Path) -> None:
     done = ran(right, "--data", rows, "--against", broken, "-n", 4, "--max-new-tokens", LIMIT)
     assert done.return_value == 0
     assert "stops now, ran on before" in done.stdout
-    assert "good answers: 4 only now, 0 only before" in done.stdout
+    assert "well-formed answers: 4 only now, 0 only before" in done.stdout
     report = asked(right, rows, compare=str(right))
     assert report.compared is not None
     assert report.compared.same == 8

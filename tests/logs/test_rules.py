@@ -99,6 +99,21 @@ def test_a_zero_between_losses_of_preferences_is_rounding() -> None:
     assert not found(log_of({"log_history": records}))
 
 
+def test_a_second_training_under_the_same_step_count_is_one_finding() -> None:
+    """Public: a notebook trained 200 steps, then again with a schedule of 300 more; the loss was 0.009 and then 3.0."""
+    rng = np.random.default_rng(0)
+    rate = np.concatenate((np.linspace(4e-4, 0, 201), np.linspace(3.9e-5, 0, 299)))
+    loss = np.concatenate((1.7 * np.exp(-np.arange(201) / 40) + 0.009, 3 * np.exp(-np.arange(299) / 30) + 0.06))
+    loss = loss * np.exp(rng.normal(0, 0.02, loss.size))
+    records = [
+        {"step": i + 1, "loss": float(a), "learning_rate": float(b)}
+        for i, (a, b) in enumerate(zip(loss, rate, strict=True))
+    ]
+    findings = found(log_of({"max_steps": 500, "log_history": records}))
+    assert set(findings) == {"resume-starts-fresh"}
+    assert "from its end" in findings["resume-starts-fresh"].evidence[0]
+
+
 def test_schedules_that_restart_are_no_seams() -> None:
     x = np.arange(300) / 300
     rate = 1e-4 * 0.5 * (1 + np.cos(np.pi * ((3 * x) % 1)))
@@ -198,3 +213,142 @@ def test_cyclic_rates_and_a_warm_up_with_no_known_end() -> None:
     assert not found(log_of({"log_history": records}))
     records = [{"step": i, "loss": 4 - i / 60, "learning_rate": i * 1e-6} for i in range(1, 40)]
     assert found(log_of({"log_history": records}))["learning-rate-never-peaked"].severity == "info"
+
+
+def swinging(period: float, gap: int, steps: int, steps_an_epoch: float = 5_000, **state: Any) -> dict[str, Any]:
+    """What is found where the loss falls from its highest to its lowest every `period` steps, and leaps back."""
+    rng = np.random.default_rng(0)
+    step = np.arange(gap, steps + 1, gap)
+    loss = 1.5 * (1.15 - 0.3 * (step % period) / period) + rng.normal(0, 0.02, step.size)
+    records = [
+        {"step": int(at), "loss": float(value), "epoch": at / steps_an_epoch}
+        for at, value in zip(step, loss, strict=True)
+    ]
+    return found(log_of({"log_history": records, **state}))
+
+
+@pytest.mark.parametrize(
+    ("period", "gap", "steps", "state"),
+    [
+        (50, 10, 2_000, {}),  # QLoRA's published runs: group_by_length, which trainer_state.json does not name
+        (50, 1, 600, {}),
+        (25, 5, 2_000, {}),  # on two processes
+        (12.5, 1, 600, {}),  # on four
+        (50 / 3, 1, 600, {"devices": 3, "group_by_length": True}),
+        (50, 10, 2_000, {"train_sampling_strategy": "group_by_length"}),
+        (40, 1, 800, {"steps_an_epoch": 160}),  # four stretches of a small set
+        (300, 10, 6_000, {"steps_an_epoch": 100}),  # each third epoch in the same order
+        (100, 10, 2_000, {"eval_steps": 100}),
+        (200, 10, 4_000, {"save_steps": 200}),
+        (8, 1, 400, {"gradient_accumulation_steps": 8}),
+    ],
+)
+def test_a_period_that_something_else_may_have_made_is_no_rate(
+    period: float, gap: int, steps: int, state: dict[str, Any]
+) -> None:
+    assert not swinging(period, gap, steps, **state)
+
+
+@pytest.mark.parametrize(
+    ("period", "gap", "state", "excluded"),
+    [
+        (
+            50,
+            10,
+            {"group_by_length": False, "eval_steps": 120},
+            ["epochs (every 5,000 steps)", "evaluations (every 120"],
+        ),
+        (50, 10, {"train_sampling_strategy": "random"}, ["epochs"]),
+        (50, 10, {"devices": 3, "group_by_length": True}, ["batches grouped by length (group_by_length) (every 16.67"]),
+        (70, 10, {}, ["batches grouped by length (group_by_length) (every 50 or 25 or 12.5 steps)"]),
+        (8, 1, {"gradient_accumulation_steps": 4}, ["accumulation of gradients (every 4 steps)"]),
+    ],
+)
+def test_a_swing_names_the_rivals_that_were_excluded(
+    period: float, gap: int, state: dict[str, Any], excluded: list[str]
+) -> None:
+    finding = swinging(period, gap, 200 * gap, **state)["loss-oscillates"]
+    assert f"a period of {period} steps" in finding.message
+    assert all(text in finding.evidence[1] for text in excluded)
+
+
+WHISPER = {"eval_loss": [0.321, 0.358, 0.394, 0.412, 0.42], "eval_wer": [0.789, 0.748, 0.743, 0.744, 0.745]}
+"""A published run: the loss of the evaluations rises while the word error rate falls"""
+
+
+def evaluated(curves: dict[str, list[float]], **state: Any) -> dict[str, Any]:
+    """What is found in a run with these evaluations."""
+    count = len(next(iter(curves.values())))
+    records = [{"step": 1_000 * (i + 1), **{name: values[i] for name, values in curves.items()}} for i in range(count)]
+    return found(log_of({"log_history": records, **state}))
+
+
+def test_a_run_that_keeps_its_best_checkpoint_by_another_metric_is_left_alone() -> None:
+    kept = {"best_metric": 0.743, "best_model_checkpoint": "out/checkpoint-3000"}
+    assert not evaluated(WHISPER, **kept)
+    assert evaluated(WHISPER, **(kept | {"best_metric": 0.5}))  # of no metric in this log
+    accuracy = {"eval_loss": [0.3, 0.35, 0.4, 0.45, 0.5], "eval_accuracy": [0.8, 0.84, 0.86, 0.88, 0.89]}
+    assert not evaluated(accuracy, best_metric=0.89, best_model_checkpoint="out/checkpoint-5000")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "severity"),
+    [
+        ("eval_wer", WHISPER["eval_wer"], "info"),
+        ("eval_rouge1", [0.20, 0.22, 0.25, 0.26, 0.27], "info"),
+        ("eval_mean_token_accuracy", [0.70, 0.71, 0.72, 0.72, 0.73], "info"),
+        ("eval_mean_token_accuracy", [0.700, 0.701, 0.700, 0.698, 0.699], "warning"),  # no better by a hundredth
+        ("eval_accuracy", [0.80, 0.85, 0.80, 0.78, 0.76], "warning"),  # it falls back
+        ("eval_accuracy", [0.80, 0.70, 0.65, 0.60, 0.60], "warning"),
+        ("eval_wer", [0.70, 0.75, 0.80, 0.85, 0.90], "warning"),
+        ("eval_entropy", [0.70, 0.75, 0.80, 0.85, 0.90], "warning"),  # better in no known direction
+        ("eval_runtime", [9.0, 8.0, 7.0, 6.0, 5.0], "warning"),
+    ],
+)
+def test_a_metric_that_gets_better_while_eval_loss_rises_is_named(
+    name: str, values: list[float], severity: str
+) -> None:
+    finding = evaluated({"eval_loss": WHISPER["eval_loss"], name: values})["eval-loss-rises"]
+    assert finding.severity == severity
+    assert (f"while {name} gets better" in finding.message) == (severity == "info")
+
+
+def summed(times: float, accumulated: int | None = None, noise: float = 0.0) -> dict[str, Any]:
+    """What is found where the training loss is so many times the loss of the evaluations."""
+    rng = np.random.default_rng(0)
+    level = 2.5 * np.exp(-np.arange(1, 101) / 60) + 0.3
+    loss = times * level * np.exp(rng.normal(0, noise, level.size))
+    records = [{"step": i + 1, "loss": float(value), "grad_norm": 40.0} for i, value in enumerate(loss)]
+    records += [{"step": i, "eval_loss": float(level[i - 1])} for i in range(10, 101, 10)]
+    facts = {} if accumulated is None else {"gradient_accumulation_steps": accumulated}
+    return found(log_of({"log_history": records, **facts}))
+
+
+def test_a_loss_that_is_a_whole_number_of_times_the_evaluations_is_a_sum() -> None:
+    """Public: a run of 16 accumulated batches, whose loss was 284.9 at first and 5.02 beside an eval_loss of 0.304."""
+    for times in (2, 4, 16, 64):
+        finding = summed(times, noise=0.01)
+        assert set(finding) == {"loss-is-a-sum"}
+        measured = float(finding["loss-is-a-sum"].message.split("loss is ")[1].split(" times")[0])
+        assert measured == pytest.approx(times, rel=0.02)
+    assert set(summed(16, 16)) == {"loss-is-a-sum"}
+    assert "loss-is-a-sum" not in summed(16, 4)
+    for times in (1.0, 1.1, 1.5, 2.5, 3.5):
+        assert not summed(times)
+    assert not summed(2, noise=0.2)
+
+
+def test_a_loss_that_comes_down_at_once_was_of_a_head_that_was_never_run_like_this(tmp_path: Path) -> None:
+    """Public: mT5 begins at 25.5, and at 3.4 on rows that were held out a hundred steps later."""
+    losses = [25.5, 20.1, 16.6, 12.0, 8.0, 5.0, 4.7, 3.9, 3.7, 3.5]
+    records: list[dict[str, float]] = [{"step": 10 * (i + 1), "loss": loss} for i, loss in enumerate(losses)]
+    records += [{"step": 100, "eval_loss": 3.4}, {"step": 200, "eval_loss": 3.0}]
+    state = tmp_path / "trainer_state.json"
+    state.write_text(json.dumps({"log_history": records}))
+    assert not found(read_run(tmp_path))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"vocab_size": 250_112, "architectures": ["MT5ForConditionalGeneration"]})
+    )
+    assert found(read_run(tmp_path))["loss-above-uniform"].severity == "info"
+    state.write_text(json.dumps({"log_history": [{"step": i, "loss": 25.5 - i / 10} for i in range(1, 11)]}))
+    assert found(read_run(tmp_path))["loss-above-uniform"].severity == "error"

@@ -105,7 +105,7 @@ def test_broken_laws_stand_first(report: AuditReport) -> None:
 def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
     broken = {"process-count": {"value": 1.0, "tolerance": 1e-3, "unit": "", "evidence": {}}}
     for severity, said in (("error", "broken (TT058)"), ("info", "broken (only a note, TT058)"),
-                           (None, "broken, without a finding of its own")):  # fmt: skip
+                           (None, "differs, which other findings or the settings explain")):  # fmt: skip
         own = [Finding("gradient-depends-on-process-count", "TT058", severity, "apart", "divide")] if severity else []
         made = replace(report, laws=broken, findings=(*report.findings, *own))
         assert [law.standing for law in laws(made)] == [said]

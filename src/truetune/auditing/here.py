@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,7 +14,7 @@ from truetune.probe.record import Record
 
 def record_of(
     run: Any, loader: Any, tokenizer: Any, *, loss: Any, given: Any, batches: int, laws: str | Sequence[str],
-    canary: bool = False,
+    canary: bool = False, keys: Mapping[str, str | int] | None = None,
 ) -> Record:  # fmt: skip
     """Raises UsageError where `run` is no trainer and there is no loader, or a law has no such name."""
     from truetune.probe.observe import observe
@@ -31,5 +31,5 @@ def record_of(
     with ready(trainer, loader) as (loader, tokenizer_of_trainer):
         return observe(
             folder, model=model, loader=loader, tokenizer=tokenizer or tokenizer_of_trainer, trainer=trainer,
-            given=given, loss=loss, count=batches, laws=laws, canary=canary,
+            given=given, loss=loss, count=batches, laws=laws, canary=canary, keys=keys,
         )  # fmt: skip

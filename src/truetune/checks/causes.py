@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from truetune.checks.catalogue import choose
+from truetune.checks.cause.rivals import report_rivals
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement, judge
@@ -62,7 +63,12 @@ def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> Judgement:
     judged = judge(chosen, inquest)
     files = _of_files(inquest, spec)
     said = {finding.rule for finding in (*judged.findings, *files)}
-    kept = [finding for finding in judged.findings if not _told(finding.rule, said)]
+    rivals = report_rivals(inquest)
+    kept = [
+        replace(finding, evidence=(*finding.evidence, *rivals))
+        for finding in judged.findings
+        if not _told(finding.rule, said)
+    ]
     return replace(judged, findings=in_order([*kept, *(_with(finding, judged.findings) for finding in files)]))
 
 

@@ -27,6 +27,7 @@ RULES = (
     *("new-token-lands-in-padded-row", "tied-embeddings-lost-on-merge", "merged-into-4bit-or-low-precision"),
     *("weights-equal-the-base", "weights-all-zero", "nan-in-weights", "bf16-updates-rounded-away", "norms-never-moved"),
     "merge-is-not-base-plus-adapter",
+    "most-weights-never-moved",
 )
 BY_SIGNS = ("merged-into-4bit-or-low-precision", "weights-equal-the-base")
 """Rules on a merge that go by signs; base and adapter tell exactly"""

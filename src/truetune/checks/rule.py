@@ -174,8 +174,12 @@ class LogRule(Rule["RunLog"]):
 
     needs: ClassVar[tuple[str, ...]] = ()
     """Curves without which it can say nothing"""
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of training that it is about (`RunLog.kind`); all where it names none"""
 
     def unmet(self) -> Unmet | None:
+        if self.kinds and self.subject.kind not in self.kinds:
+            return Unmet(f"it is about {' or '.join(self.kinds)}, and the log is of {self.subject.kind}")
         lacking = [name for name in self.needs if not self.subject.curve(name)]
         return Unmet(f"the log has no {', '.join(lacking)}") if lacking else None
 
@@ -220,7 +224,9 @@ class LawRule(Rule["Audit"]):
         if "value" not in measured:
             return Unmet(str(measured.get("untested", "it was not measured")), asked=bool(measured.get("failed")))
         if not _holds(measured):
-            return Unmet(f"the loss is not a number, which {self.NAN} explains")
+            if isnan(measured["value"]):
+                return Unmet(f"the loss is not a number, which {self.NAN} explains")
+            return Unmet(f"it differs ({measured['value']:.2g}), which other findings or the settings explain")
         return None
 
     def figure(self) -> str:

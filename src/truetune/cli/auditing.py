@@ -33,8 +33,19 @@ if TYPE_CHECKING:
               help="Stop the run on findings at or above --fail-on, or let it continue: the exit code is "
                    "COMMAND's own then.")  # fmt: skip
 @click.option("--canary", is_flag=True, help="Send a marked row through the trainer's own preparation.")
+@click.option("--batch-keys", metavar="OURS=YOURS,...",
+              help="Which of the batch's tensors are input_ids, labels, ...: input_ids=tokens,labels=1 (a key, or a "
+                   "place in a tuple).")  # fmt: skip
 @report_options
-def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary: bool, **options: Any) -> int:
+def run(
+    command: tuple[str, ...],
+    batches: int,
+    laws: str,
+    on_error: str,
+    canary: bool,
+    batch_keys: str | None,
+    **options: Any,
+) -> int:
     """Run COMMAND unchanged, and audit what reaches the loss when its transformers.Trainer begins to train.
 
     The first train() of each trainer class in each process is looked at; the report goes to stderr. With findings at
@@ -63,7 +74,8 @@ def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary
         verdicts.append(numbered(deliver, len(verdicts))(report, err=True))
         return verdicts[-1] != 1 or on_error == "warn"
 
-    outcome = start(command, {"mode": "audit", "batches": batches, "laws": laws, "canary": canary}, judge, say)
+    orders = {"mode": "audit", "batches": batches, "laws": laws, "canary": canary, "keys": pairs_of(batch_keys)}
+    outcome = start(command, orders, judge, say)
     if not outcome.reached and not outcome.lost:
         say(f"nothing was audited: {unseen(outcome)}")
     if on_error == "warn":
@@ -72,6 +84,17 @@ def run(command: tuple[str, ...], batches: int, laws: str, on_error: str, canary
         return 1
     lost = outcome.lost or not verdicts or NOT_JUDGED in verdicts
     return outcome.code or (NOT_JUDGED if lost and not spec.allow_unjudged else 0)
+
+
+def pairs_of(text: str | None) -> dict[str, str | int]:
+    """`input_ids=tokens,labels=1` as a mapping. Raises UsageError where it is none."""
+    made: dict[str, str | int] = {}
+    for pair in filter(None, (text or "").split(",")):
+        name, _, key = (part.strip() for part in pair.partition("="))
+        if not name or not key:
+            raise UsageError(f"--batch-keys {pair!r}: expected OURS=YOURS, as in input_ids=tokens,labels=1")
+        made[name] = int(key) if key.isdecimal() else key
+    return made
 
 
 def say(line: str) -> None:

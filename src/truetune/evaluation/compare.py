@@ -155,7 +155,7 @@ def _parting(mine: Sample, other: Sample) -> str:
 
 
 def _rows(pairs: Sequence[tuple[Sample, Sample]], limit: int) -> Iterator[Row]:
-    yield _shares("good answers", pairs, lambda s: good(s, limit))
+    yield _shares("well-formed answers", pairs, lambda s: good(s, limit))
     yield _shares("stop by themselves", pairs, lambda s: s.scores.stopped)
     yield _means("P(stop) behind the reference", "number", pairs, lambda s: s.answer.stop_probability)
     yield _means("overlap with the reference", "number", pairs, lambda s: s.scores.overlap)

@@ -95,10 +95,10 @@ class RunLog:
     @property
     def kind(self) -> Kind:
         """What was trained, by what was logged: it decides what a loss means."""
+        if any(name == "reward" or name.startswith(("completions/", "objective/")) for name in self.curves):
+            return "reinforcement"  # OnlineDPO logs margins as well, of answers that it has just generated
         if any(name in self.curves for name in ("rewards/margins", "rewards/accuracies", "logps/chosen")):
             return "preference"
-        if any(name == "reward" or name.startswith(("completions/", "objective/")) for name in self.curves):
-            return "reinforcement"
         return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
 
     @property

@@ -35,8 +35,16 @@ SAME = {
     "train_tokens_per_second": "tokens_per_second",
     "reward_accuracy": "rewards/accuracies",
     "_timestamp": "wall_time",
+    "val/contain_eos_token": "completions/ended",
+    "actor/grad_norm": "grad_norm",
+    "actor/lr": "learning_rate",
+    "actor/kl_loss": "kl",
+    "critic/score/mean": "reward",
+    "response_length/clip_ratio": "completions/clipped_ratio",
+    "response_length/mean": "completions/mean_length",
 }
-"""Another spelling -> ours"""
+"""Another spelling -> ours; `actor/`, `critic/` and `response_length/` are verl's, `val/contain_eos_token` is of TRL's
+OnlineDPO, which writes it of the answers it trains on"""
 
 OF_THE_RUN = {
     "train_runtime",
@@ -58,6 +66,8 @@ def canonical(name: str) -> str:
     """Our name for a logged quantity (`train/loss` -> `loss`, `eval/loss` -> `eval_loss`, `lr-AdamW` -> ...)."""
     if name == MEAN:
         return name
+    if name in SAME:
+        return SAME[name]
     for prefix, ours in OVER_TRAINING:
         if name.startswith(prefix):
             name = ours + name[len(prefix) :]

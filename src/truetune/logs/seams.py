@@ -11,6 +11,10 @@ from truetune.logs.stats import noise, trend
 
 NEAR = 10
 """Records on each side of a seam that are compared"""
+END = 0.02
+"""Of the peak: a learning rate below it has come to its end"""
+LIKE = 0.6
+"""Of the highest leap: another one as high as this is of its kind"""
 
 
 class Seam(NamedTuple):
@@ -26,7 +30,7 @@ class Seam(NamedTuple):
 
 def fresh_starts(log: RunLog) -> tuple[Seam, ...]:
     """Every place where the schedule, the weights or the step count began anew."""
-    found = [*_restarted(log), *_schedule(log.curve("learning_rate").finite()), *_weights(log)]
+    found = [*_restarted(log), *_schedule(log.curve("learning_rate").finite()), *_weights(log), *_again(log)]
     one_each: dict[float, Seam] = {}
     for seam in found:
         one_each.setdefault(seam.step, seam)
@@ -71,7 +75,10 @@ def _weights(log: RunLog) -> list[Seam]:
     n = loss.step.size
     if log.kind != "language" or n < 12:
         return []
-    start = int(np.argmax(np.diff(loss.value))) + 1
+    rises = np.diff(loss.value)
+    start = int(np.argmax(rises)) + 1
+    if np.sum(rises > LIKE * rises[start - 1]) > 1:
+        return []  # it leaps like that again and again: rows in an order, not weights that were lost
     size = min(NEAR, start, n - start)
     if size < 4:
         return []
@@ -88,3 +95,27 @@ def _weights(log: RunLog) -> list[Seam]:
         f"the loss leaps from {np.median(before[-5:]):.4g} to {loss.value[start]:.4g}; it began at {loss.value[0]:.4g}"
     )
     return [Seam(float(loss.step[start]), "weights", text)]
+
+
+def _again(log: RunLog) -> list[Seam]:
+    """A schedule that had come to its end leaps up to begin another, and at the same record the loss leaps as well:
+    a second training under the same step count."""
+    rate, loss = log.curve("learning_rate").finite(), log.curve("loss").finite()
+    if log.kind != "language" or rate.step.size < 2 * NEAR or loss.step.size < 2 * NEAR:
+        return []
+    before, after = rate.value[:-1], rate.value[1:]
+    ended = (before < END * np.maximum.accumulate(rate.value)[:-1]) & (after > END * rate.value.max())
+    sigma = max(noise(loss.value), 1e-9)
+    found = []
+    for place in np.flatnonzero(ended).tolist():
+        step = float(rate.step[place + 1])
+        start = int(np.searchsorted(loss.step, step))
+        if not NEAR <= start < loss.step.size - NEAR:
+            continue
+        low = float(np.median(loss.value[start - NEAR : start - 1]))
+        high = float(loss.value[start - 1 : start + 1].max())
+        if high - low > 8 * sigma and trend(Curve(loss.step[start:], loss.value[start:])).z < -1.6:
+            rise = f"the loss from {low:.4g} to {high:.4g}"
+            text = f"the learning rate leaps from its end to {rate.value[place + 1]:.3g}, and {rise}"
+            found.append(Seam(step, "run", text))
+    return found

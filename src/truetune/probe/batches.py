@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from truetune.probe.batch_keys import Key, NamedBatch, name_batch
 from truetune.probe.still import still
 
 INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
@@ -23,33 +24,43 @@ class Peeked(NamedTuple):
     rows: list[Any]
     """What the collator was given"""
     inputs: dict[str, Any]
-    """What the collator made"""
+    """What the collator made, by our names"""
+    named: NamedBatch = NamedBatch({})
+    """How it was laid out"""
 
 
-def peek(loader: DataLoader[Any], count: int) -> list[Peeked]:
-    """The first `count` batches of this process. Raises what the user's data set or collator raises.
+def peek(
+    loader: DataLoader[Any], count: int, keys: Mapping[str, Key] | None = None, vocabulary: int | None = None
+) -> list[Peeked]:
+    """The first `count` batches of this process. `keys` and `vocabulary` are those of `name_batch`.
+
+    Raises what the user's data set or collator raises, or UsageError where `keys` names what is not in a batch.
 
     A data set that is its own iterator can't be looked at without taking its rows away: then there is none.
     """
     if isinstance(loader.dataset, Iterator):
         return []
     with still(*parts(loader)):
-        return list(islice(_batches(loader), count))
+        found = []
+        for indices, rows, batch in islice(_batches(loader), count):
+            named = name_batch(batch, keys, vocabulary)
+            found.append(Peeked(indices, rows, named.inputs, named))
+        return found
 
 
-def _batches(loader: DataLoader[Any]) -> Iterator[Peeked]:
+def _batches(loader: DataLoader[Any]) -> Iterator[tuple[list[int] | None, list[Any], Any]]:
     dataset, collate = loader.dataset, loader.collate_fn
     if isinstance(dataset, IterableDataset):
         for batch in _mine(loader, _streamed(loader)):
-            yield Peeked(None, batch, _mapping(collate(batch if loader.batch_size else batch[0])))
+            yield None, batch, collate(batch if loader.batch_size else batch[0])
     elif loader.batch_sampler is None:
         for index in loader.sampler:
             row = dataset[index]
-            yield Peeked([index], [row], _mapping(collate(row)))
+            yield [index], [row], collate(row)
     else:
         for indices in loader.batch_sampler:
             rows = _rows(dataset, list(indices))
-            yield Peeked(list(indices), rows, _mapping(collate(rows)))
+            yield list(indices), rows, collate(rows)
 
 
 def _streamed(loader: DataLoader[Any]) -> Iterator[list[Any]]:
@@ -70,15 +81,6 @@ def _rows(dataset: Any, indices: list[int]) -> list[Any]:
     if hasattr(dataset, "__getitems__") and dataset.__getitems__:
         return list(dataset.__getitems__(indices))
     return [dataset[i] for i in indices]
-
-
-def _mapping(batch: Any) -> dict[str, Any]:
-    """A collator may give a tuple: its tensors are then named as most loops unpack them."""
-    if isinstance(batch, Mapping):
-        return dict(batch)
-    values = list(batch) if isinstance(batch, tuple | list) else [batch]
-    names = ("input_ids", "labels") if len(values) == 2 else ("input_ids", "attention_mask", "labels")
-    return dict(zip(names, values, strict=False))
 
 
 def parts(loader: Any) -> list[Any]:

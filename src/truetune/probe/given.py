@@ -35,7 +35,7 @@ def given_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> tuple[list[d
         numbers = named
     else:
         return _recognised(given, named, peeked, tokenizer)
-    return [plain(given[number]) for number in numbers], numbers, True
+    return [plain(row) if isinstance(row := given[number], Mapping) else {} for number in numbers], numbers, True
 
 
 def _recognised(
@@ -55,7 +55,7 @@ def _recognised(
         for number in numbers:
             row = given[number]
             if number not in found and _stands(row, windows):
-                found[number] = plain(row)
+                found[number] = plain(row) if isinstance(row, Mapping) else {}
             if time.perf_counter() > until:
                 return False
         return True

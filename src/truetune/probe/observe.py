@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from truetune.errors import UsageError
+from truetune.probe.batch_keys import LABELS, SHIFTED, Key, NamedBatch, check_keys, in_place, reasons
 from truetune.probe.batches import Peeked, parts, peek
 from truetune.probe.given import given_rows
 from truetune.probe.laws import Trial, measure, named
@@ -42,18 +43,21 @@ def observe(
     count: int = 8,
     laws: str | Sequence[str] = (),
     canary: bool = False,
+    keys: Mapping[str, Key] | None = None,
     keep: Callable[[Record], None] | None = None,
 ) -> Record:
     """Look at a run that is about to start; `folder` takes the tokenizer's files.
 
     `given` is the data set before the trainer's own preparation, where it is known; `loss` is (model, inputs) -> loss,
     `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's preparation.
+    `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.batch_keys`).
     `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """
-    names = wanted(laws)
-    peeked = peek(loader, count)
+    names, keys = wanted(laws), check_keys(keys)
     model = unwrapped(model)
+    facts = model_facts(model)
+    peeked = peek(loader, count, keys, facts["embedding_rows"])
     notes: list[str] = [] if peeked else ["the data set is an iterator of its own: no batch can be taken and put back"]
     with still(*parts(loader), given):
         rows, numbers, complete = given_rows(given, peeked, tokenizer)
@@ -70,7 +74,7 @@ def observe(
                          if name in sys.modules},
             "trainer": {**_trainer(trainer, loader), "own_loss": loss is not None or _own_loss(trainer)},
             "args": _arguments(trainer),
-            "model": model_facts(model),
+            "model": facts,
             "tokenizer": _tokenizer(tokenizer, folder),
             "data": {"given": _table(given), "prepared": _table(loader.dataset), "numbers": numbers,
                      "used": sorted({key for batch in peeked for row in batch.rows if isinstance(row, Mapping)
@@ -83,6 +87,9 @@ def observe(
         prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in peeked for row in batch.rows],
         tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
     )  # fmt: skip
+    if unread := "; ".join(reasons([one.named for one in peeked])):
+        record.facts["lost"] = unread
+        notes.append(unread)
     if keep is not None:
         keep(record)
     with still(*parts(loader)), warnings.catch_warnings():
@@ -128,10 +135,28 @@ def trial_of(
         {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.inputs.items()}
         for batch in peeked
     ]
-    if loss is None:
-        loss = TrainerLoss(trainer, batches) if trainer is not None else lambda model, inputs: model(**inputs).loss
+    layout = peeked[0].named if peeked else None
+    if loss is not None:
+        loss = _with_own_names(loss, layout)
+    elif trainer is not None:
+        own = [layout.restore(batch) for batch in batches] if layout is not None else batches
+        loss = _with_own_names(TrainerLoss(trainer, own), layout)
+    else:
+        loss = _model_loss
     rows = [batch.rows for batch in peeked]
     return Trial(model, batches, rows, trainer, loader.collate_fn, tokenizer, loss, kind)
+
+
+def _model_loss(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """The loss of a loop that names none."""
+    return model(**inputs).loss
+
+
+def _with_own_names(loss: Any, layout: NamedBatch | None) -> Any:
+    """The loss as it is called with batches that are laid out as the run's are."""
+    if layout is None or not (layout.names or layout.sequence):
+        return loss
+    return lambda model, inputs: loss(model, layout.restore(inputs))
 
 
 def unwrapped(model: Any) -> Any:
@@ -149,6 +174,8 @@ def arrays(batch: Mapping[str, Any]) -> Arrays:
     for key, value in batch.items():
         if isinstance(value, torch.Tensor):
             tensor = value.detach().cpu()
+            if key == SHIFTED:
+                key, tensor = LABELS, in_place(tensor)
             made[key] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
         elif isinstance(value, list) and value and all(isinstance(v, int | float) for v in value):
             made[key] = np.asarray(value)
@@ -245,6 +272,8 @@ def _table(dataset: Any) -> dict[str, Any] | None:
     if dataset is None:
         return None
     columns = getattr(dataset, "column_names", None)
+    if not isinstance(columns, list) and isinstance(dataset, list | tuple) and dataset:
+        columns = list(dataset[0]) if isinstance(dataset[0], Mapping) else None
     return {"rows": len(dataset) if hasattr(dataset, "__len__") else None,
             "columns": list(columns) if isinstance(columns, list) else None}  # fmt: skip
 

@@ -78,7 +78,7 @@ def read(folder: Path) -> Record:
     tokenizer = folder / "tokenizer"
     return Record(
         found["facts"],
-        [batches[i] for i in sorted(batches)],
+        [batches.get(i, {}) for i in range(len(found["facts"]["batches"]))],  # one without a tensor has no array
         found["rows"],
         found["prepared"],
         tokenizer if tokenizer.is_dir() else None,

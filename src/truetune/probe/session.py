@@ -122,6 +122,7 @@ def _record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], folde
         return observe(
             folder, model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer,
             given=given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
+            keys=orders.get("keys"),
             keep=lambda record: write(record, folder),
         )  # fmt: skip
 

@@ -94,14 +94,14 @@ def laws(report: AuditReport) -> list[Law]:
 
 
 def standing(law: str, holds: bool, found: Mapping[str, str]) -> str:
-    """A law in words; `found` are the findings, code -> severity. A broken law has none of its own where another one's
-    finding explains it, where it was asked for, or where its rule was left out."""
+    """A law in words; `found` are the findings, code -> severity. A law is broken where its rule says so. What differs
+    without a finding is explained by another one's, was asked for, or its rule was left out."""
     if holds:
         return "holds"
     severities = {rule.code: found[rule.code] for rule in rules("law")
                   if issubclass(rule, LawRule) and rule.law == law and rule.code in found}  # fmt: skip
     if not severities:
-        return "broken, without a finding of its own"
+        return "differs, which other findings or the settings explain"
     noted = "only a note, " if set(severities.values()) == {"info"} else ""
     return f"broken ({noted}{', '.join(severities)})"
 

@@ -23,7 +23,8 @@ from truetune.report.text import many, visible
 
 QUESTION, TAKEN, SHOWN = 60, 50, 40
 """Characters of a question that are shown; those of a line that the other columns take; those beside the bar"""
-STYLES: dict[bool | None, str] = {True: "green", False: "bold red", None: "yellow"}
+STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yellow"}
+"""Of an answer's form; green is left to answers that were compared with a reference or read by a parser, and agree"""
 
 
 @draw_more.register
@@ -44,7 +45,7 @@ def draw(report: SampleReport, console: Console, verbose: bool) -> None:
         _say(console, f"no answer: {_place(prompt, report)} {_short(prompt.question, QUESTION)}", "yellow")
     for note in report.notes:
         _say(console, f"note: {note}", "dim")
-    _say(console, success(report), "bold green" if report.success.good == report.success.of else "bold")
+    _say(console, success(report), "bold")
     if report.too_few:
         _say(console, f"that is surely below the {report.min_success:.0%} that were asked for", "bold red")
 
@@ -148,7 +149,7 @@ def _named(name: str, other: str) -> str:
 
 def _looks(report: SampleReport) -> Table:
     table = _table("step")
-    for name in ("good", "95 %", "stop", "overlap"):
+    for name in ("well-formed", "95 %", "stop", "overlap"):
         table.add_column(name, justify="right")
     for look in report.looks:
         found = Success.of_look(look, report.limit)
@@ -182,7 +183,9 @@ def _table(*names: str) -> Table:
 
 
 def _verdict(sample: Sample, limit: int) -> Text:
-    return Text(SAID[verdict(sample, limit)], style=STYLES[good(sample, limit)])
+    found = good(sample, limit)
+    right = found and (sample.scores.exact is True or sample.scores.agrees is True)
+    return Text(SAID[verdict(sample, limit)], style="green" if right else STYLES[found])
 
 
 def _figure(row: Row, value: float | None, sign: str = "") -> str:

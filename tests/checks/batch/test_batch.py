@@ -121,9 +121,44 @@ def test_healthy_runs_are_silent(name: str) -> None:
 
 
 def test_orpo_appends_a_stop_token_of_its_own() -> None:
-    """TRL's experimental ORPO does so behind a template whose turns end with white space."""
+    """TRL's experimental ORPO does so behind a template whose turns end with white space, whatever it is given: no
+    setting keeps it from that, and generation ends at the first, so it must not stop a run."""
     finding = found(orpo(), given=Dataset.from_list(tiny.pairs()))["stop-token-twice-in-batch"]
-    assert (finding.severity, finding.count) == ("error", finding.total)
+    assert (finding.severity, finding.count) == ("info", finding.total)
+    assert finding.remedy.startswith("nothing")
+    assert "the messages" not in finding.remedy
+
+
+def test_stop_tokens_in_the_rows_themselves_are_the_users() -> None:
+    rows = [{"text": BASE.apply_chat_template(row["messages"], tokenize=False)} for row in tiny.chats()]
+    finding = found(tiny.sft(rows), given=Dataset.from_list(rows))["stop-token-twice-in-batch"]
+    assert finding.severity == "error"
+
+
+def test_lines_that_share_a_length_by_chance_are_not_cut() -> None:
+    """Three of eight answers have no stop token and are equally long, and all of the given text stands in them."""
+
+    def without_stop(row: dict[str, Any]) -> None:
+        if len(row["input_ids"]) == longest:
+            for key in row:
+                del row[key][-2:]
+
+    encoded = tiny.encoded(tiny.chats())
+    longest = max(len(row["input_ids"]) for row in encoded)
+    run = trainer(changed(without_stop))
+    findings = found(run, given=Dataset.from_list(tiny.chats()))
+    assert "answers-cut-in-batch" not in findings
+
+
+def test_images_that_the_batch_holds_as_numbers_are_used() -> None:
+    from truetune.checks.batch.columns_never_used import _is_held
+
+    assert _is_held("images", {"input_ids", "pixel_values", "image_grid_thw"})
+    assert _is_held("image", {"pixel_values"})
+    assert _is_held("audio", {"input_features"})
+    assert _is_held("videos", {"pixel_values_videos"})
+    assert not _is_held("images", {"input_ids", "labels"})
+    assert not _is_held("context", {"pixel_values"})
 
 
 def hidden(row: dict[str, Any]) -> None:

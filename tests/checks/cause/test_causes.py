@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from tests.checks.pages.cause import inquest
@@ -34,8 +35,35 @@ def test_stopping_never_learned() -> None:
     assert rules(ENDLESS) == [("stopping-never-learned", "error")]
 
 
-def test_without_a_base_it_is_said_too() -> None:
-    assert rules(ENDLESS, base_stopping=None) == [("stopping-never-learned", "error")]
+def test_without_a_base_no_cause_is_named() -> None:
+    """The base may be what does not stop: it is a warning, and says what was not tried."""
+    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=None)).findings
+    assert (finding.rule, finding.severity) == ("stopping-never-learned", "warning")
+    assert "never learned" not in finding.message
+    assert "--base" in finding.remedy
+    assert any(line.startswith("not tried: the base (name it with --base)") for line in finding.evidence)
+
+
+def test_a_cause_says_which_rivals_were_tried() -> None:
+    (finding,) = causes_of(replace(inquest(ENDLESS), contract=True, surprise=1.2)).findings
+    assert finding.evidence[-1] == (
+        "tried: stopping under the base; the prompts against those of the training; the references under the model"
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "surprise", "named"),
+    [
+        ({"garbage": 8}, 2.0, False),  # the base babbles too
+        ({"stopped": 0}, 6.0, False),  # the answers are not known either
+        ({"stopped": 0}, None, False),
+        ({"stopped": 0}, 1.5, True),  # the answers are known, and what follows them is garbage
+    ],
+)
+def test_a_model_that_babbles_lacks_more_than_a_stop(base: dict[str, int], surprise: float | None, named: bool) -> None:
+    look = ENDLESS["look"] | {"garbage": 8}
+    found = [rule for rule, _ in rules({**ENDLESS, "look": look, "base": base}, surprise=surprise)]
+    assert ("stopping-never-learned" in found) is named
 
 
 def test_stopping_that_was_learned_in_part() -> None:

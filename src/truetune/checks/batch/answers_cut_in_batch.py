@@ -64,7 +64,7 @@ class AnswersCutInBatch(BatchRule):
         cut = [
             (sample, end) for sample, start, end in answers if end - start == limit and self._is_cut(sample, start, end)
         ]
-        if cut and (known or len(cut) >= MANY):
+        if cut and (known or self._is_limit(len(cut), answers, {id(sample) for sample, _ in cut})):
             yield self.finding(
                 f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens, before they stop",
                 "raise the length limit, or leave out the rows that do not fit",
@@ -84,6 +84,19 @@ class AnswersCutInBatch(BatchRule):
                 count=len(longer),
                 total=len(whole),
             )
+
+    def _is_limit(self, cut: int, answers: list[tuple[Sample, int, int]], lines: set[int]) -> bool:
+        """No setting names a limit: is it one nevertheless, or do lines share a length by chance?
+
+        All lines have it, or other answers stop; and of the rows in these lines, where they are known, a part is
+        missing."""
+        if cut < MANY:
+            return False
+        stops = list(self.subject.stops)
+        others = [(sample, start, end) for sample, start, end in answers if id(sample) not in lines]
+        ended = any(np.isin(sample.ids[start:end], stops).any() for sample, start, end in others)
+        whole = [sample for sample, _, _ in answers if id(sample) in lines and sample.fields and not sample.cut]
+        return (ended or not others) and not whole
 
     def _is_cut(self, sample: Sample, start: int, end: int) -> bool:
         """Is there supervised text behind the last stop token?"""

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from truetune.auditing.audit import Audit, Sample
@@ -57,6 +57,8 @@ RECOGNISED = 12
 """Characters of a text by which its row is recognised"""
 LONG, WORDS = 40, 6
 """A text of so many characters and words is no id, source or date"""
+MEDIA = {"image": ("pixel", "image"), "video": ("pixel", "video"), "audio": ("audio", "input_features", "input_values")}
+"""Beginnings of columns of rows -> beginnings of the batch's keys that hold what stands in them"""
 BEGIN = 24
 MOSTLY = 0.8
 
@@ -105,7 +107,17 @@ def _unused(audit: Audit) -> dict[str, str]:
                     texts.setdefault(column, text)
                     if column not in seen and any(_stands_in(text, line) for line in mine):
                         seen.add(column)
-    return {name: text for name, text in texts.items() if name not in seen and name not in QUIET}
+    keys = {name for record in audit.records for batch in record.batches for name in batch}
+    return {
+        name: text for name, text in texts.items()
+        if name not in seen and name not in QUIET and not _is_held(name, keys)
+    }  # fmt: skip
+
+
+def _is_held(column: str, keys: Iterable[str]) -> bool:
+    """Does the batch hold this column's images, videos or sounds, as numbers?"""
+    held = [names for kind, names in MEDIA.items() if column.lower().startswith(kind)]
+    return any(key.startswith(names) for names in held for key in keys)
 
 
 def _row(sample: Sample) -> int | None:

@@ -3,7 +3,8 @@
 ## What it does
 
 Looks in the real batches behind the stop token that ends an answer: is the next token a stop token too, and in the
-loss?
+loss? Where the given rows hold no stop token, the trainer itself appends the second one (TRL's ORPO does, behind
+templates that end turns with a new line): a note, if the first one ends generation.
 
 ## Why it is bad
 
@@ -26,7 +27,8 @@ run = sft(text)
 
 ## Fix safety
 
-There is no automatic fix: give the trainer the messages, or text without EOS.
+There is no automatic fix: give the trainer the messages, or text without EOS. A second stop token that the trainer
+appends to messages can't be kept from the outside, and is never reached where the first one ends generation.
 
 ## References
 
@@ -44,6 +46,7 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import BatchRule
+from truetune.probe.given import strings
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 BEFORE = 6
@@ -61,14 +64,37 @@ class StopTokenTwiceInBatch(BatchRule):
         documents = {(sample.place, int(sample.documents[i])) for sample, i in found}
         total = len(documents) if len(double) <= len(documents) else len(found)
         if double:
+            by_trainer = not self._in_the_rows()
+            ends = all(int(sample.ids[i]) in self.subject.stops for sample, i in double)
             yield self.finding(
-                f"{len(double)} of {total} supervised answers end with two stop tokens",
-                "give the trainer the messages instead of rendered text, or keep it from appending EOS",
-                severity="error" if 2 * len(double) > total else "warning",
+                f"{len(double)} of {total} supervised answers end with two stop tokens"
+                + (", the second of which the trainer appends" if by_trainer else ""),
+                self._remedy(by_trainer=by_trainer, ends=ends),
+                severity=("info" if ends else "warning")
+                if by_trainer
+                else "error"
+                if 2 * len(double) > total
+                else "warning",
                 cases=[Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}") for sample, i in double],
                 count=len(double),
                 total=total,
             )
+
+    def _remedy(self, *, by_trainer: bool, ends: bool) -> str:
+        if by_trainer and ends:
+            return "nothing: generation ends at the first of them, so the second is learned in vain and never reached"
+        if by_trainer:
+            return "list the first of them in generation_config.json (eos_token_id), so that generation ends there"
+        return "give the trainer the messages instead of rendered text, or keep it from appending EOS"
+
+    def _in_the_rows(self) -> bool:
+        """Do the given rows themselves hold the text of a stop token, or are they not known?"""
+        probes, rows = self.subject.probes, [row for record in self.subject.records for row in record.rows]
+        texts = [probes.tokenizer.backend.id_to_token(id) for id in self._stops()] if probes else []
+        encoded = any("input_ids" in row for row in rows)
+        return (
+            encoded or not rows or any(stop in text for row in rows for text in strings(row) for stop in texts if stop)
+        )
 
     def _stops(self) -> set[Any]:
         """Those of tokenizer and template; a token that begins documents too says nothing here."""

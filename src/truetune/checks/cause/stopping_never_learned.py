@@ -4,8 +4,9 @@
 
 Reads the probability of a trained stop token behind the reference answers, under the model and under its base. It fires
 where at least half of the answers do not stop and the median of this probability is below 0.5: an error where it is
-below 0.05 and not ten times that of the base (which counts where it was asked), else a warning, for then stopping was
-learned in part.
+below 0.05 and not ten times that of the base, else a warning, for then stopping was learned in part. Where the base was
+not asked, it is a warning that names no cause: the base may be what does not stop. It is silent where the model babbles
+and knows the reference answers no better, or its base babbles too: then no single token is what it lacks.
 
 ## Why it is bad
 
@@ -49,6 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import cases
+from truetune.checks.cause.rivals import learned_nothing
 from truetune.checks.cause.symptoms import all_cut, endless, told
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CauseRule
@@ -67,21 +69,31 @@ class StoppingNeverLearned(CauseRule):
         seen, cut = endless(found), all_cut(found)
         if not found.trained or not (seen or cut) or mine is None or mine.probability >= LEARNED:
             return
+        if learned_nothing(found):
+            return
         raised = base is not None and mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
         never = mine.probability < NEVER and not raised
         unlearned = base is not None and base.probability >= LEARNED
         if cut and not never:
             return
-        what = "was unlearned" if unlearned else "was never learned" if never else "was learned in part only"
+        sure = base is not None
+        what = (
+            "was unlearned" if unlearned
+            else "is not likely" if not sure
+            else "was never learned" if never
+            else "was learned in part only"
+        )  # fmt: skip
         names = " or ".join(map(str, found.trained or found.served))
         yield self.finding(
             f"stopping {what}: "
             + (f"{seen.last} answers do not stop, and " if seen else "")
             + f"behind the whole reference answer the probability of {names} is {told(mine)}",
-            "train again with the stop token of each answer in the labels (truetune run -- COMMAND shows them)"
+            "ask the base too (--base), and see whether the labels hold the stop token (truetune run -- COMMAND)"
+            if not sure
+            else "train again with the stop token of each answer in the labels (truetune run -- COMMAND shows them)"
             if never
             else "train longer, on answers that end with their stop token",
-            severity="error" if never else "warning",
+            severity="error" if never and sure else "warning",
             evidence=list(self._evidence()),
             cases=cases(seen.samples if seen else cut),
             count=seen.last.bad if seen else len(cut),

@@ -66,7 +66,8 @@ class PackedDocumentsSeeEachOther(LawRule):
         told = evidence["told apart by"]
         if not told and any(int(sample.documents.max(initial=0)) for sample in self.subject.samples):
             return
-        chats = any(m in (self.subject.facts["data"]["given"] or {}).get("columns", ()) for m in CHATS)
+        columns = (self.subject.facts["data"]["given"] or {}).get("columns") or ()
+        chats = any(name in columns for name in CHATS)
         yield self.finding(
             f"changing one document of a packed row changes the logits of others by {value:.2g} of the largest "
             f"(rounding explains {tolerance:.0e})",

@@ -37,7 +37,6 @@ Set `greater_is_better` yourself. The better checkpoint may be deleted already (
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,12 +44,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-
-LOWER = r"loss|perplexity|ppl|errors?|[wct]er|nll|r?mse|mae|bpb|brier|crps|ece|fid|toxicity|surprisal"
-HIGHER = (
-    r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|rewards?|margins?|exact_match|precision|recall|"
-    r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+"
-)
+from truetune.logs.metrics import lower_is_better
 
 
 class BestCheckpointIsWorst(LogRule):
@@ -69,8 +63,8 @@ class BestCheckpointIsWorst(LogRule):
             here = np.isclose(curve.value, best, rtol=1e-5, atol=1e-9)
             if step is not None:
                 here &= curve.step == step
-            lower, higher = _has(name, LOWER), _has(name, HIGHER)
-            if not here.any() or lower == higher or self._by_another(name):
+            lower = lower_is_better(name)
+            if not here.any() or lower is None or self._by_another(name):
                 continue
             right = int(np.argmin(curve.value) if lower else np.argmax(curve.value))
             if not np.isclose(best, curve.value.max() if lower else curve.value.min(), rtol=1e-5):
@@ -90,8 +84,3 @@ class BestCheckpointIsWorst(LogRule):
         """Do the settings name another metric?"""
         metric = str(self.subject.facts.get("metric_for_best_model") or "")
         return bool(metric) and metric.removeprefix("eval_") != name.removeprefix("eval_")
-
-
-def _has(name: str, words: str) -> bool:
-    """Is one of these words in the name, as a word of its own?"""
-    return re.search(rf"(?<![a-z\d])({words})(?![a-z\d])", name, re.I) is not None

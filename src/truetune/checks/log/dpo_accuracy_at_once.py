@@ -50,12 +50,13 @@ ALL = 0.98
 class DpoAccuracyAtOnce(LogRule):
     code = "TT824"
     severity = "warning"
+    kinds = ("preference",)
     needs = ("rewards/accuracies",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         curve = log.curve("rewards/accuracies").finite()
-        if not curve or log.epochs <= 0:
+        if log.kind != "preference" or not curve or log.epochs <= 0:
             return
         epoch = log.epoch_at(curve.step)
         new = (epoch > 0.05) & (epoch <= 0.5)

@@ -53,12 +53,13 @@ SOME, MUCH = 0.2, 0.5
 class DpoChosenFalls(LogRule):
     code = "TT823"
     severity = "warning"
+    kinds = ("preference",)
     needs = ("logps/chosen", "logps/rejected")
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         chosen, rejected = log.curve("logps/chosen").finite(), log.curve("logps/rejected").finite()
-        if min(chosen.step.size, rejected.step.size) < MIN_POINTS:
+        if log.kind != "preference" or min(chosen.step.size, rejected.step.size) < MIN_POINTS:
             return
         (first, last), others = _ends(chosen), _ends(rejected)
         lost = (first - last) / abs(first) if first else 0.0

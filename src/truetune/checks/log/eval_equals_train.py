@@ -59,6 +59,7 @@ class Border(NamedTuple):
 class EvalEqualsTrain(LogRule):
     code = "TT815"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss", "eval_loss")
 
     def findings(self) -> Iterator[Finding]:

@@ -3,8 +3,9 @@
 ## What it does
 Takes the lowest `eval_loss` and looks at all that follow: it fires where two at least follow, all of them are higher,
 the last by 5 %, and the Theil-Sen slope from the best one on is positive with its whole interval; as a note where
-four follow and the last is higher by 2 %. A run that keeps its best checkpoint by that very figure
-(`best_model_checkpoint`) is left alone.
+four follow and the last is higher by 2 %. A run that keeps its best checkpoint (`best_model_checkpoint`), by this loss
+or by another metric of the log, is left alone. Where another metric of the evaluations (`eval_wer`, `eval_accuracy`,
+...) gets better by a hundredth at least after that step, the two disagree: it is a note that names both.
 
 ## Why it is bad
 From there on the model learns its training rows by heart and gets worse on others. The checkpoint that is used is the
@@ -42,6 +43,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
+from truetune.logs.metrics import improves_after
 from truetune.logs.stats import trend
 
 RISE, SOME_RISE = 1.05, 1.02
@@ -50,6 +52,7 @@ RISE, SOME_RISE = 1.05, 1.02
 class EvalLossRises(LogRule):
     code = "TT813"
     severity = "warning"
+    kinds = ("language", "preference")
     needs = ("eval_loss",)
 
     def findings(self) -> Iterator[Finding]:
@@ -67,20 +70,29 @@ class EvalLossRises(LogRule):
             or later.value[1:].min() <= lowest
         ):
             return
-        if trend(later).low <= 0 or self._kept(lowest):
+        if trend(later).low <= 0 or self._kept():
             return
         loss, step = log.curve("loss").finite(), float(curve.step[best])
         gap = f"; the training loss there was {loss.at(step):.4g} and ends at {loss.value[-1]:.4g}" if loss else ""
         epoch = f" (epoch {log.epoch_at(step):.2g})" if log.epochs else ""
+        other = improves_after(log, step)
         yield self.finding(
-            f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to {last:.4g}",
-            f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep the best one "
+            f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to {last:.4g}"
+            + (f", while {other} gets better" if other else ""),
+            "keep the checkpoint that is best by the metric you use (metric_for_best_model); the loss also measures "
+            "how sure the model is"
+            if other
+            else f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep the best one "
             "(load_best_model_at_end)",
-            severity="warning" if last >= RISE * lowest else "info",
+            severity="warning" if last >= RISE * lowest and not other else "info",
             evidence=(f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",),
             figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": curve}, {"best": step}),
         )
 
-    def _kept(self, lowest: float) -> bool:
-        best = self.subject.number("best_metric")
-        return bool(self.subject.facts.get("best_model_checkpoint")) and best is not None and abs(best - lowest) < 1e-4
+    def _kept(self) -> bool:
+        """Was the best checkpoint kept, by the value of a metric that the log holds?"""
+        log, best = self.subject, self.subject.number("best_metric")
+        if not log.facts.get("best_model_checkpoint") or best is None:
+            return False
+        evaluated = (curve.value for name, curve in log.curves.items() if name.startswith("eval_"))
+        return any(bool(np.isclose(values, best, rtol=1e-4, atol=1e-6).any()) for values in evaluated)

@@ -48,6 +48,7 @@ MIN_RATED, MIN_EPOCHS = 5, 20
 class FlatLoss(LogRule):
     code = "TT804"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:

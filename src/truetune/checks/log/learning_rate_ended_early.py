@@ -44,6 +44,8 @@ NOTHING = 1e-6
 SHARE = 0.1
 STRAIGHT = 1.2
 """Steepest over median slope; 1 of triangles, which are planned, 1.4 of a cosine"""
+LEAP = 3.0
+"""A first rise so many times the usual step is the beginning of another schedule; a cosine begins to climb slowly"""
 
 
 class LearningRateEndedEarly(LogRule):
@@ -93,5 +95,7 @@ class LearningRateEndedEarly(LogRule):
         if rate.value[low] > 1e-2 * peak or after.size < 4 or after.max() < 0.1 * peak:
             return None
         jumps = np.abs(np.diff(rate.value[top:]))
-        smooth = jumps.max() < 0.3 * peak and jumps.max() > STRAIGHT * np.median(jumps)
-        return float(rate.step[low]) if smooth else None
+        usual = float(np.median(jumps))
+        smooth = jumps.max() < 0.3 * peak and jumps.max() > STRAIGHT * usual
+        leaps = float(after[1] - after[0]) > LEAP * usual
+        return float(rate.step[low]) if smooth and not leaps else None

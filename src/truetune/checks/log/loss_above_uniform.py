@@ -4,7 +4,10 @@
 Compares the lowest of the first three losses with ln(vocabulary), the loss of a model that holds every token for
 equally likely: it fires above 1.2 times that. The vocabulary comes from the config.json beside the log, or the data's
 tokenizer; where neither is known, it is taken to be a million, and the finding is a warning. Models that predict no
-tokens (by the class in config.json) are left alone.
+tokens (by the class in config.json) are left alone. So is a loss that `loss-is-a-sum` explains. A loss that comes down
+below half of guessing within the run, with an evaluation loss to match, was that of a model that had never been run
+like this (mT5, whose head was not trained on whole texts, begins at 25): a note where the vocabulary is known, and
+nothing where it is not.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
@@ -48,6 +51,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
+from truetune.logs.sums import summed_over
 
 TIMES = 1.2
 MOST = 1_000_000
@@ -56,6 +60,7 @@ MOST = 1_000_000
 class LossAboveUniform(LogRule):
     code = "TT821"
     severity = "error"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:
@@ -67,7 +72,8 @@ class LossAboveUniform(LogRule):
         if not log.of_tokens or not loss:
             return
         first = float(loss.value[:3].min())
-        if first <= TIMES * guess:
+        recovers = self._recovers(guess)
+        if first <= TIMES * guess or summed_over(log) or (recovers and not known):
             return
         times = round(first / guess, 1)
         evaluated = log.curve("eval_loss").finite()
@@ -75,7 +81,14 @@ class LossAboveUniform(LogRule):
             f"the loss begins at {first:.4g}, {times:g} times the {guess:.4g} of a model that guesses"
             + (f" among {size:,.0f} tokens" if known else " (the vocabulary is not known)"),
             "see that the labels are the model's own ids and its weights were loaded, and that the loss is a mean",
-            severity="error" if known else "warning",
+            severity="info" if recovers else "error" if known else "warning",
             evidence=(f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",) if evaluated else (),
             figure=figure("loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}),
         )
+
+    def _recovers(self, guess: float) -> bool:
+        """Does the loss come down below half of guessing, and that of the evaluations as well?"""
+        loss, evaluated = self.subject.curve("loss").finite(), self.subject.curve("eval_loss").finite()
+        last = float(np.median(loss.value[-3:]))
+        agrees = bool(evaluated) and bool(evaluated.value[-1] < guess / 2)
+        return loss.step.size > 3 and last < guess / 2 and agrees

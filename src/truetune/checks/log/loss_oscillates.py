@@ -2,9 +2,11 @@
 
 ## What it does
 Takes the autocorrelation of the loss about its rolling median. A swing is a period (2 steps to a sixth of the run) at
-which it is above 0.6 while half a period away it is below -0.4, over 10 % of the level at least. Periods of one epoch
-are left out: rows in a fixed order repeat. It also fires where the noise (MAD of neighbours' differences) grows
-tenfold from the first to the last quarter while the loss does not fall.
+which it is above 0.6 while half a period away it is below -0.4, over 10 % of the level at least. Periods that
+something else may have made are left out, as far as the log and the settings do not exclude it: epochs, evaluations,
+checkpoints, the accumulation of gradients, and batches grouped by length, which repeat after 50 steps (QLoRA's
+default), over N processes after 50 / N. What was excluded stands in the evidence. It also fires where the noise (MAD of
+neighbours' differences) grows tenfold from the first to the last quarter while the loss does not fall.
 
 ## Why it is bad
 Updates jump over the minimum and back: the learning rate is too high for the loss to settle.
@@ -15,12 +17,14 @@ curve:
   loss: {
       values: [2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0],
       steps: 97, noise: 0.03}
+state: {group_by_length: false}
 ```
 
 ## Use instead
 ```yaml
 curve:
   loss: {from: 2.0, to: 1.5, steps: 97, noise: 0.03}
+state: {group_by_length: false}
 ```
 
 ## Fix safety
@@ -28,6 +32,7 @@ Halve the learning rate until it stops; a bigger batch (accumulation) calms nois
 
 ## References
 - Cohen et al. 2021, arXiv 2103.00065 (edge of stability)
+- huggingface/transformers, trainer_pt_utils.py, get_length_grouped_indices (batches grouped by length)
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.logs.clocks import clocks, in_words
 from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import ends, noise, rolling
 
@@ -50,6 +56,7 @@ CYCLES = 6
 class LossOscillates(LogRule):
     code = "TT807"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:
@@ -72,12 +79,13 @@ class LossOscillates(LogRule):
             "halve the learning rate",
             evidence=(
                 f"noise {early:.3g} in the first quarter, {late:.3g} in the last; level {first:.4g} and {last:.4g}",
+                *self._excluded(period),
             ),
             figure=figure("loss", {"loss": loss}),
         )
 
     def _period(self, loss: Curve) -> float | None:
-        """The period of a swing in steps."""
+        """The period in steps of a swing that no clock of the run may have made."""
         tail = loss.value[loss.value.size // 5 :]
         rest = tail - rolling(tail, max(5, tail.size // 3))
         spread = float(np.percentile(rest, 90) - np.percentile(rest, 10))
@@ -85,13 +93,21 @@ class LossOscillates(LogRule):
             return None
         close = _autocorrelation(np.clip(rest, *np.percentile(rest, (5, 95))))
         gap = float(np.median(np.diff(loss.step)))
-        a_record = float(np.ptp(self.subject.epoch_at(loss.step[[0, -1]]))) / (loss.step.size - 1)
-        for lag in range(2, tail.size // CYCLES):
-            epochs = lag * a_record
-            repeats = epochs > 0 and min(epochs % 1, 1 - epochs % 1) < 0.1 and epochs > 0.5
-            if close[lag] > 0.6 and close[lag // 2] < -0.4 and not repeats:
-                return lag * gap
-        return None
+        swings = (lag for lag in range(2, tail.size // CYCLES) if close[lag] > 0.6 and close[lag // 2] < -0.4)
+        lag = next(swings, None)
+        if lag is None:
+            return None
+        while lag + 1 < tail.size // CYCLES and close[lag + 1] > close[lag]:
+            lag += 1
+        period = lag * gap
+        return None if any(rival.fits(period, gap) for rival in clocks(self.subject)) else period
+
+    def _excluded(self, period: float | None) -> Iterator[str]:
+        """The rivals of the learning rate that have another period."""
+        if period is None:
+            return
+        named = in_words(clocks(self.subject))
+        yield f"not made by {named}" if named else "the log names nothing else that repeats"
 
 
 def _autocorrelation(values: Floats) -> Floats:

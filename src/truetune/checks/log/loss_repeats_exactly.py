@@ -51,6 +51,7 @@ DIGITS = 1_000
 class LossRepeatsExactly(LogRule):
     code = "TT820"
     severity = "error"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:

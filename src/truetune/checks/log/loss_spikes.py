@@ -54,6 +54,7 @@ CHANCE = 0.01
 class LossSpikes(LogRule):
     code = "TT806"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:

@@ -61,6 +61,7 @@ DECIDED = 5.0
 class NanHiddenByLoggingFilter(LogRule):
     code = "TT801"
     severity = "error"
+    kinds = ("language", "preference", "reward")
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:

@@ -1,9 +1,11 @@
 """The run was taken up again without what it had: its weights, its schedule or its step count.
 
 ## What it does
-Looks for three seams. The learning rate leaps and repeats its own beginning, although it had not come to its end (so
+Looks for four seams. The learning rate leaps and repeats its own beginning, although it had not come to its end (so
 schedules that restart are left alone). The loss leaps by eight times its noise, up to where it was in the beginning,
-and falls again. Or a second process wrote steps from the first one on, although the one before it had come further.
+and falls again. A schedule that had come to its end leaps up at the very record at which the loss does: a second
+training under the same step count. Or a second process wrote steps from the first one on, although the one before it
+had come further.
 
 ## Why it is bad
 A resume that finds no `optimizer.pt` or `scheduler.pt` says nothing: warm-up runs again on trained weights. One whose

@@ -59,6 +59,7 @@ DIFFER = 0.8
 class ShortcutLoss(LogRule):
     code = "TT808"
     severity = "warning"
+    kinds = ("language",)
     needs = ("loss",)
 
     def findings(self) -> Iterator[Finding]:
@@ -74,9 +75,12 @@ class ShortcutLoss(LogRule):
         stays = low.sum() >= 3 and low[-3:].all() and new.value[0] > 10 * floor
         if stays and (differ or (data is None and new.value[np.argmax(low) :].max() < LEAP)):
             step = float(new.step[np.argmax(low)])
+            doubt = (
+                ", or there are few answers to choose from, or most labels are padding or placeholders (--data tells)"
+            )
             yield self.finding(
                 f"the loss is {new.value[-1]:.3g} on rows that were not seen before: the target stands in the input"
-                + ("" if data else ", or there are few answers to choose from (--data tells)"),
+                + ("" if data else doubt),
                 "look at labels and mask: labels that are not shifted, attention to later tokens, answers in prompts",
                 evidence=(
                     f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})",

@@ -174,3 +174,25 @@ def altered(ids: torch.Tensor, trial: Trial) -> torch.Tensor:
     places = torch.searchsorted(pool, ids.clamp(pool[0], pool[-1]).contiguous())
     shift = max(len(pool) // 2, 1)
     return torch.where(ordinary, pool[(places + shift) % len(pool)], ids)
+
+
+def is_causal(trial: Trial, batch: dict[str, Any]) -> bool:
+    """Do the logits of a real row stay as they are where the last token of its text is another one?"""
+    inputs = cut(trial, batch, rows=1)
+    ids = inputs["input_ids"][:1]
+    text = torch.nonzero(inputs["attention_mask"][0] if _is_plain(inputs, ids) else torch.ones_like(ids[0])).flatten()
+    last = int(text[-1])
+    if last < 1:
+        return True
+    other = ids.clone()
+    other[0, last] = ids[0, 0] if ids[0, 0] != ids[0, last] else (ids[0, last] + 1) % int(ids.max() + 2)
+    rest = {
+        key: value[:1] if isinstance(value, torch.Tensor) and value.dim() else value for key, value in inputs.items()
+    }
+    before, after = (logits(trial.model, rest | {"input_ids": x})[:, :last] for x in (ids, other))
+    return routed_difference(before, after, trial.model) <= allowed(trial.model, rest, logits(trial.model, rest))
+
+
+def _is_plain(inputs: Mapping[str, Any], ids: torch.Tensor) -> bool:
+    mask = inputs.get("attention_mask")
+    return isinstance(mask, torch.Tensor) and mask.dim() == 2 and mask.shape[1] == ids.shape[1]

@@ -21,6 +21,7 @@ from truetune.probe.laws.gradients import (
     step,
     whole,
 )
+from truetune.probe.laws.rows_apart import refuse_joint_losses, refuse_random_collators
 
 COST: Cost = "quick"
 ROWS, LARGE = 4, 50_000_000
@@ -69,7 +70,10 @@ def comparable(trial: Trial) -> list[Any]:
         raise Untested(f"the loss `{', '.join(sorted(batchwise))}` is of a whole micro-batch")
     rows = rows_of(trial)
     wanted = 2 if sum(p.numel() for p in trial.model.parameters()) > LARGE else ROWS
-    return [*rows[: wanted // 2], *rows[-(wanted - wanted // 2) :]] if len(rows) > wanted else rows
+    rows = [*rows[: wanted // 2], *rows[-(wanted - wanted // 2) :]] if len(rows) > wanted else rows
+    refuse_random_collators(trial, rows)
+    refuse_joint_losses(trial, rows)
+    return rows
 
 
 def _listed(value: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,16 +21,18 @@ def measure(trial: Trial) -> Measured:
     """Share of the trained tensors that get no gradient or are in no group of the optimizer, in the run's own mode.
 
     What is normal is not counted: a factor of an adapter whose partner starts at zero, an expert without a token, a
-    new token that does not occur.
+    new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings).
     """
     whole(trial)
     trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
     if not trained:
         none = {"trained": 0, "adapter": _adapter(trial)}
         return Measured(1.0, 0.0, "share of trained tensors without gradient or optimizer", none)
-    with quiet(trial, training=True):
+    with quiet(trial, training=True), _watched_head(trial.model) as runs:
         dead, zero, loss = _gradients(trial, trained)
         normal = set(_normal(trial.model, trained, dead | zero))
+        if not runs and len(dead) < len(trained):
+            normal |= _of_head(trial.model) & dead
     without = sorted((dead | zero) - normal, key=list(trained).index)
     lost, foreign = _optimizer(trial, trained)
     evidence: dict[str, Any] = {
@@ -68,6 +71,29 @@ def _gradients(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[se
     dead = {name for name, p in trained.items() if p.grad is None}
     zero = {name for name, p in trained.items() if p.grad is not None and not bool(p.grad.any())}
     return dead, zero, total
+
+
+@contextmanager
+def _watched_head(model: Any) -> Iterator[list[str]]:
+    """Inside, the calls of the head over the vocabulary are listed: a loss on embeddings makes none."""
+    calls: list[str] = []
+    heads = _heads(model)
+    hooks = [head.register_forward_pre_hook(lambda *_: calls.append("head")) for head in heads]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _heads(model: Any) -> list[torch.nn.Module]:
+    found = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    return [found] if isinstance(found, torch.nn.Module) else []
+
+
+def _of_head(model: Any) -> set[str]:
+    own = {id(p) for head in _heads(model) for p in head.parameters()}
+    return {name for name, p in model.named_parameters() if id(p) in own}
 
 
 def _normal(model: torch.nn.Module, trained: dict[str, torch.nn.Parameter], without: set[str]) -> Iterator[str]:

@@ -92,9 +92,16 @@ def loss_of(trial: Trial, batch: Mapping[str, Any]) -> torch.Tensor:
 
 
 def refuse_generators(trial: Trial) -> None:
-    """Raises Untested for trainers whose batches are sampled from the model."""
-    if generates(trial.trainer):
+    """Raises Untested for trainers whose batches are sampled from the model: they hold prompts alone."""
+    if generates(trial.trainer) or (trial.trainer is not None and not any(map(holds_answers, trial.batches))):
         raise Untested("the trainer generates its own answers")
+
+
+def holds_answers(batch: Mapping[str, Any]) -> bool:
+    """Does a batch hold the ids of more than prompts, or no ids at all, as those of encoders of images?"""
+    ids = [name for name in batch if name.endswith("input_ids")]
+    tensors = any(isinstance(value, torch.Tensor) for value in batch.values())
+    return tensors and (not ids or any(not name.startswith("prompt_") for name in ids))
 
 
 def whole(trial: Trial) -> None:
@@ -189,8 +196,9 @@ def rows_of(trial: Trial) -> list[Any]:
 def _supervised(row: Any) -> int:
     if not isinstance(row, Mapping):
         return 0
-    if "labels" in row:
-        return sum(int(label) != -100 for label in row["labels"])
+    labels = row.get("labels")
+    if labels is not None and hasattr(labels, "__len__"):
+        return sum(int(label) != -100 for label in labels)
     masked = row.get("completion_mask", row.get("assistant_masks"))
     if masked is not None:
         return sum(int(flag) != 0 for flag in masked)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost, Measured, Trial, Untested
+from truetune.probe.laws.forward import batch_with_ids, is_causal
 from truetune.probe.laws.heads import NEXT, Taught, lessons
 
 COST: Cost = "quick"
@@ -18,6 +19,7 @@ def measure(trial: Trial) -> Measured:
     """Share of the positions with gradient or label that learn another token, or disagree with the labels."""
     if trial.kind == "reward":
         raise Untested("a reward model learns no tokens")
+    refuse_other_models(trial)
     found = lessons(trial)
     targets = Counter(target for _, pass_ in found for target in pass_.target)
     looked_at = sum(targets.values())
@@ -46,6 +48,16 @@ def measure(trial: Trial) -> Measured:
         "places": examples,
     }
     return Measured(wrong, 0.001, "share of positions that learn what they should not", evidence)
+
+
+def refuse_other_models(trial: Trial) -> None:
+    """Raises Untested where the model sees the tokens behind a position: then it is not taught the next one there."""
+    try:
+        causal = is_causal(trial, batch_with_ids(trial))
+    except Untested:
+        return  # pairs, or no logits of each token: what the loss teaches is read from its gradient
+    if not causal:
+        raise Untested("the model sees the tokens behind each position (an encoder), so it is not taught the next one")
 
 
 def _beside(pass_: Taught) -> torch.Tensor:

@@ -1,0 +1,121 @@
+"""Most tensors of a fine-tuned model equal its base bit by bit, and nothing says that they were to stay.
+
+## What it does
+Compares the tensors with the base's. It fires where half of them or more are the same, while others moved; but not
+where that was meant: an adapter was merged (only matrices inside the layers moved, while the embedding and all norms
+stayed), the record of the run names an adapter or frozen layers, only rows of new tokens moved, or norms alone stayed.
+It is a note where the tensors that moved are all those of one kind or of whole layers, as layers are frozen on purpose.
+
+## Why it is bad
+The loss of such a run falls, for what moved learns what it can. The rest was frozen by a setting that nobody meant,
+left out of the optimizer, without a gradient, or not saved.
+
+## Example
+```yaml
+tensors:
+  model.embed_tokens.weight: {shape: [64, 16]}
+  model.layers.0.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
+  model.layers.0.self_attn.k_proj.weight: {shape: [16, 16]}
+  model.layers.1.self_attn.q_proj.weight: {shape: [16, 16]}
+  model.layers.1.self_attn.k_proj.weight: {shape: [16, 16]}
+  model.norm.weight: {shape: [16], add: 0.01}
+base:
+  tensors:
+    model.embed_tokens.weight: {shape: [64, 16]}
+    model.layers.0.self_attn.q_proj.weight: {shape: [16, 16]}
+    model.layers.0.self_attn.k_proj.weight: {shape: [16, 16]}
+    model.layers.1.self_attn.q_proj.weight: {shape: [16, 16]}
+    model.layers.1.self_attn.k_proj.weight: {shape: [16, 16]}
+    model.norm.weight: {shape: [16]}
+```
+
+## Use instead
+```yaml
+tensors:
+  model.embed_tokens.weight: {shape: [64, 16], add: 0.01}
+  model.layers.0.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
+  model.layers.0.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
+  model.layers.1.self_attn.q_proj.weight: {shape: [16, 16], add: 0.01}
+  model.layers.1.self_attn.k_proj.weight: {shape: [16, 16], add: 0.01}
+  model.norm.weight: {shape: [16], add: 0.01}
+base:
+  tensors:
+    model.embed_tokens.weight: {shape: [64, 16]}
+    model.layers.0.self_attn.q_proj.weight: {shape: [16, 16]}
+    model.layers.0.self_attn.k_proj.weight: {shape: [16, 16]}
+    model.layers.1.self_attn.q_proj.weight: {shape: [16, 16]}
+    model.layers.1.self_attn.k_proj.weight: {shape: [16, 16]}
+    model.norm.weight: {shape: [16]}
+```
+
+## Fix safety
+There is no automatic fix. `truetune run -- COMMAND` shows which tensors are trained, get a gradient, and are in the
+optimizer, before the next run.
+
+## References
+- huggingface/sentence-transformers#3773, meta-pytorch/torchtune#2254
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checkpoint.embedding import EMBEDDINGS, HEADS
+from truetune.checkpoint.merged import is_merge
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import CheckpointRule
+
+MOST = 0.5
+LAYER = re.compile(r"\.(\d+)\.")
+FROZEN = ("lora", "adapter", "peft_config", "freeze", "frozen", "unfrozen_parameters", "trainable")
+"""Settings of a run that leave weights as they are"""
+
+
+class MostWeightsNeverMoved(CheckpointRule):
+    code = "TT934"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject
+        if found.kind != "model" or found.base is None or self._is_meant():
+            return
+        moved = {name for name, m in found.moved.items() if m.same < m.seen}
+        still = found.moved.keys() - moved
+        matrices = [name for name in still if len(found.tensors[name].shape) > 1]
+        if not moved or not matrices or len(still) < MOST * len(found.moved):
+            return
+        whole = _is_whole(moved, set(found.moved))
+        yield self.finding(
+            f"{len(still):,} of {len(found.moved):,} tensors equal those of {found.base.folder.name} bit by bit, while "
+            f"{len(moved):,} moved",
+            "see which tensors are trained and reach the optimizer (truetune run -- COMMAND), unless these were frozen "
+            "on purpose",
+            severity="info" if whole else "warning",
+            evidence=[f"moved: {', '.join(sorted(moved)[:4])}" + (", ..." if len(moved) > 4 else "")],
+            cases=[Case(name, file=found.tensors[name].file.name) for name in sorted(matrices)],
+            count=len(still),
+            total=len(found.moved),
+        )
+
+    def _is_meant(self) -> bool:
+        """Do an adapter, a record of the run, or new tokens explain it?"""
+        found = self.subject
+        settings = found.run.get("settings")
+        training = settings.get("training") if isinstance(settings, dict) else None
+        named = training if isinstance(training, dict) else {}
+        if found.adapter is not None or is_merge(found.moved) or any(named.get(name) for name in FROZEN):
+            return True
+        moved = [name for name, m in found.moved.items() if m.same < m.seen]
+        return found.new_tokens is not None and all(name.endswith((*EMBEDDINGS, *HEADS)) for name in moved)
+
+
+def _is_whole(moved: set[str], names: set[str]) -> bool:
+    """Are those that moved all tensors of some kinds, or of some layers, and more than one tensor?"""
+    if len(moved) < 2 or not any(LAYER.search(name) for name in moved):
+        return False
+    kinds = {LAYER.sub(".*.", name) for name in moved}
+    layers = {match[0] for name in moved if (match := LAYER.search(name))}
+    by_kind = all(name in moved for name in names if LAYER.sub(".*.", name) in kinds)
+    by_layer = all(name in moved for name in names if (match := LAYER.search(name)) and match[0] in layers)
+    return by_kind or by_layer

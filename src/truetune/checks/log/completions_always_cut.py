@@ -1,0 +1,94 @@
+"""The answers that a model is trained on are cut off: none of them ends.
+
+## What it does
+Looks, in the logs of trainers that generate (GRPO, RLOO, OnlineDPO), at the share of the answers that were cut at
+`max_completion_length` (`completions/clipped_ratio`; else `val/contain_eos_token`, a `mean_terminated_length` of 0, or
+a mean length that is the same whole number in five records or more). It fires where that is all of them in every
+record; as a warning where it is four fifths or more in the median of the whole run and of its last quarter.
+
+## Why it is bad
+A cut answer has no result to grade, so rewards are those of unfinished texts, and length is learned from the limit.
+With `mask_truncated_completions` they are left out of the loss: then nothing is learned. A stop token is never sampled,
+so it is never learned either.
+
+## Example
+```yaml
+curve:
+  reward: {from: 0.1, steps: 20, noise: 0.02}
+  completions/mean_length: {from: 256, steps: 20}
+  completions/clipped_ratio: {from: 1.0, steps: 20}
+  completions/mean_terminated_length: {from: 0.0, steps: 20}
+```
+
+## Use instead
+```yaml
+curve:
+  reward: {from: 0.1, to: 0.5, steps: 20, noise: 0.02}
+  completions/mean_length: {from: 180, steps: 20, noise: 3}
+  completions/clipped_ratio: {from: 0.1, steps: 20, noise: 0.01}
+  completions/mean_terminated_length: {from: 170, steps: 20, noise: 3}
+```
+
+## Fix safety
+Ask the model some prompts with a long limit first (`truetune sample`): it shows whether it ends at all, and after how
+many tokens. Where it never ends, the limit is not the cause: its stop tokens are.
+
+## References
+- huggingface/trl#2969; Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.4 (reward of cut answers)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.reinforcement import cut, is_dead, mean_length
+
+MOST = 0.8
+MIN_STEPS = 2
+
+
+class CompletionsAlwaysCut(LogRule):
+    code = "TT826"
+    severity = "error"
+    kinds = ("reinforcement",)
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        share = cut(log)
+        if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
+            return
+        dead = is_dead(share)
+        last = float(np.median(share.value[-max(1, share.value.size // 4) :]))
+        if not dead and min(float(np.median(share.value)), last) < MOST:
+            return
+        yield self.finding(
+            f"every answer is cut off in all {share.step.size:,} records: none ends"
+            if dead
+            else f"{np.median(share.value):.0%} of the answers are cut off",
+            "raise max_completion_length; if answers of any length never end, see which stop tokens are generated and "
+            "watched for (truetune sample)",
+            severity="error" if dead else "warning",
+            evidence=tuple(self._evidence()),
+            count=int((share.value >= 1).sum()),
+            total=int(share.step.size),
+            figure=figure("answers cut off", {"share": share}),
+        )
+
+    def _evidence(self) -> Iterator[str]:
+        log = self.subject
+        length = mean_length(log)
+        if length:
+            yield f"their mean length is {np.median(length.value):,.4g} tokens"
+        norm = log.curve("grad_norm").finite()
+        if norm and not norm.value.any():
+            yield "every gradient norm is 0 as well, as it is where cut answers are masked (mask_truncated_completions)"
+
+    def unmet(self) -> Unmet | None:
+        known = cut(self.subject)
+        return super().unmet() or (None if known else Unmet("the log does not say how many answers were cut"))

@@ -1,0 +1,68 @@
+"""The training loss is a whole number of times the evaluation loss: it is summed, not averaged.
+
+## What it does
+Divides the training loss by `eval_loss` at each evaluation of the second half of the run, four evaluations in all at
+least. It fires where that ratio stays within 8 % of one whole number, 2 or more, while the evaluation loss falls by a
+fifth or more over the whole run. Where the log knows `gradient_accumulation_steps`, the number must be that (or that
+times the processes). Dropout and harder rows can make a training loss higher, but by no constant factor.
+
+## Why it is bad
+The gradients are as many times larger as well, if the sum is what was differentiated: a clipping norm of 1 hides it, a
+norm without clipping does not. No loss of this log can be compared with another run's. It happens where a model or a
+custom `compute_loss` takes `num_items_in_batch` and ignores it, so that the loss of each accumulated batch is a mean
+of its own, and they are added up.
+
+## Example
+```yaml
+curve:
+  loss: {values: [40.0, 24.0, 20.0, 18.0, 17.0], steps: 100}
+  eval_loss: {values: [2.25, 1.37, 1.2, 1.11, 1.06], steps: 100, every: 10}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [2.5, 1.5, 1.25, 1.12, 1.06], steps: 100}
+  eval_loss: {values: [2.25, 1.37, 1.2, 1.11, 1.06], steps: 100, every: 10}
+```
+
+## Fix safety
+Update transformers (4.46 and later, see the references), or divide by `num_items_in_batch` in `compute_loss`. Nothing
+needs to be changed for a run whose gradients were clipped, but its learning rate is not that of other runs.
+
+## References
+- huggingface/transformers#34191, huggingface/transformers#35438, huggingface/trl#2175
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.sums import summed_over
+
+
+class LossIsASum(LogRule):
+    code = "TT827"
+    severity = "warning"
+    kinds = ("language",)
+    needs = ("loss", "eval_loss")
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        times = summed_over(log)
+        if times is None:
+            return
+        loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
+        step = float(evaluated.step[-1])
+        norm = log.curve("grad_norm").finite()
+        yield self.finding(
+            f"the training loss is {times:.3g} times eval_loss throughout ({float(loss.at(step)):.4g} and "
+            f"{evaluated.value[-1]:.4g} at step {step:,.0f}): it is summed over accumulated batches, not averaged",
+            "divide the logged losses by that number to read them; update transformers, or divide by "
+            "num_items_in_batch in compute_loss",
+            evidence=(f"the gradient norm is {norm.value[0]:.4g} at first",) if norm else (),
+            figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": evaluated}, log=True),
+        )

@@ -1,0 +1,122 @@
+"""All answers to a prompt have the same reward: there is nothing to learn from.
+
+## What it does
+Looks, in the logs of GRPO, RLOO and OnlineDPO (TRL's names, and verl's), at the share of the prompts whose answers all
+have one reward (`frac_reward_zero_std`; else `reward_std`, the spread of the advantages, or `objective/scores_margin`,
+of which only an exact 0 tells). It fires where that is all of them in every record; as a warning where it is four
+fifths or more in the median of the first quarter and of the whole run. It also fires where no reward was ever a number.
+Runs that had a signal and lost it as their reward rose are left alone.
+
+## Why it is bad
+An advantage is a reward less that of the other answers to the same prompt. It is 0 for all of them, so the run moves no
+weight, or only back to its reference by the KL term. The loss does not tell: it is near 0 in healthy runs too.
+
+## Example
+```yaml
+curve:
+  loss: {from: 0.0, steps: 20}
+  reward: {from: 0.0, steps: 20}
+  reward_std: {from: 0.0, steps: 20}
+  frac_reward_zero_std: {from: 1.0, steps: 20}
+  grad_norm: {from: 0.0, steps: 20}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 0.0, steps: 20}
+  reward: {from: 0.1, to: 0.6, steps: 20, noise: 0.02}
+  reward_std: {from: 0.3, steps: 20, noise: 0.02}
+  frac_reward_zero_std: {from: 0.3, steps: 20, noise: 0.02}
+  grad_norm: {from: 0.4, steps: 20, noise: 0.02}
+```
+
+## Fix safety
+Call the reward functions on logged answers (`log_completions=True`) before anything is changed.
+
+## References
+- Shao et al. 2024 (GRPO), arXiv 2402.03300, section 4.1; Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.2
+- huggingface/trl#2703
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
+from truetune.logs.reinforcement import cut, is_dead, without_signal
+
+MOST = 0.8
+MIN_STEPS = 2
+
+
+class NoRewardSignal(LogRule):
+    code = "TT825"
+    severity = "error"
+    kinds = ("reinforcement",)
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        if log.kind != "reinforcement" or log.last_step < MIN_STEPS:
+            return
+        reward = log.curve("reward")
+        if reward and not np.isfinite(reward.value).any():
+            yield self.finding(
+                f"no reward is a number in any of {reward.step.size:,} records: no answer was scored",
+                "call the reward functions on logged answers (log_completions=True): they return None or nan",
+                count=int(reward.step.size),
+                total=int(reward.step.size),
+            )
+            return
+        share = without_signal(log)
+        if is_dead(share):
+            yield self._found(share, f"in every one of {share.step.size:,} records")
+        elif share and min(float(np.median(share.value)), self._at_first(share)) >= MOST:
+            yield self._found(share, f"for {np.median(share.value):.0%} of the prompts from the beginning", sure=False)
+
+    def _at_first(self, share: Curve) -> float:
+        return float(np.median(share.value[: max(1, share.value.size // 4)]))
+
+    def _found(self, share: Curve, where: str, *, sure: bool = True) -> Finding:
+        log = self.subject
+        reward = log.curve("reward").finite()
+        return self.finding(
+            f"all answers to a prompt have the same reward {where}: every advantage is 0, so nothing is learned"
+            + ("" if sure else " from these"),
+            self._remedy(reward),
+            severity="error" if sure else "warning",
+            evidence=tuple(self._evidence(reward)),
+            count=int((share.value >= 1).sum()),
+            total=int(share.step.size),
+            figure=figure("reward", {"without a spread": share, **({"reward": reward} if reward else {})}),
+        )
+
+    def _remedy(self, reward: Curve) -> str:
+        if is_dead(cut(self.subject)):
+            return "give the answers room first (max_completion_length): all of them are cut, so none can be graded"
+        if reward and np.ptp(reward.value) == 0 and reward.value[0] != 0:
+            return "take harder prompts, or see that the reward functions tell answers apart: each gets the full reward"
+        return (
+            "call the reward functions on logged answers (log_completions=True); raise num_generations or temperature"
+        )
+
+    def _evidence(self, reward: Curve) -> Iterator[str]:
+        log = self.subject
+        if reward:
+            yield f"the reward is between {reward.value.min():.4g} and {reward.value.max():.4g}"
+        for name, curve in log.curves.items():
+            if name.startswith("rewards/") and name.endswith("/mean") and curve and np.ptp(curve.value) == 0:
+                yield f"{name} is {curve.value[0]:.4g} throughout"
+        norm = log.curve("grad_norm").finite()
+        if norm and not norm.value.any():
+            yield "every gradient norm is 0 as well"
+
+    def unmet(self) -> Unmet | None:
+        known = without_signal(self.subject) or self.subject.curve("reward")
+        return super().unmet() or (None if known else Unmet("the log does not say rewards and their spread"))

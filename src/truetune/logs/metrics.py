@@ -1,0 +1,48 @@
+"""Which way a metric is better, by the words in its name; and whether it got better."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from truetune.logs.log import Curve, RunLog
+from truetune.logs.stats import noise
+
+LOWER = r"loss|perplexity|ppl|errors?|[wct]er|nll|r?mse|mae|bpb|brier|crps|ece|fid|toxicity|surprisal"
+HIGHER = (
+    r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|rewards?|margins?|exact_match|precision|recall|"
+    r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+"
+)
+BETTER = 0.01
+"""A metric improved where it is better by this share of what it was"""
+
+
+def lower_is_better(name: str) -> bool | None:
+    """None where the name does not tell."""
+    lower, higher = _has(name, LOWER), _has(name, HIGHER)
+    return None if lower == higher else lower
+
+
+def improves_after(log: RunLog, step: float) -> str | None:
+    """The first evaluated metric that is no loss and is better at its best after `step` than at it; None where none is.
+
+    It must be better by a hundredth, by more than the noise of its neighbours, and not fall back below where it was.
+    """
+    for name, curve in log.curves.items():
+        lower = None if not name.startswith("eval_") or _has(name, "loss|margins?") else lower_is_better(name)
+        curve = curve.finite()
+        if lower is None or curve.step.size < 3 or curve.step[-1] <= step:
+            continue
+        value = -curve.value if lower else curve.value
+        then = float(Curve(curve.step, value).at(step))
+        later = value[curve.step > step]
+        sure = max(BETTER * abs(then), 2 * noise(value) if later.size > 4 else 0.0)
+        if later.max() > then + sure and float(np.median(later[-2:])) > then + sure / 2:
+            return name
+    return None
+
+
+def _has(name: str, words: str) -> bool:
+    """Is one of these words in the name, as a word of its own?"""
+    return re.search(rf"(?<![a-z\d])({words})(?![a-z\d])", name, re.I) is not None

@@ -1,0 +1,234 @@
+"""Which tensors of a batch are its ids, its labels and its mask, whatever the loop calls them.
+
+The names of transformers are taken as they are, and so are those that the user maps (`keys`). What is left is told by
+its values, and only where they leave no doubt: ids are whole numbers below the vocabulary that are no mere mask; labels
+repeat the ids wherever they are not -100, in place or one place earlier (a loop that shifts them itself). A tensor that
+fits two roles gets none, and the reason says which names to map.
+
+The trade-off: a wrong guess would call a healthy loop broken (labels taken for ids), so nothing is guessed from names
+that we do not know, not even from `x` and `y`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from truetune.errors import UsageError
+
+Key = str | int
+"""A key of the user's batch, or a place in its tuple"""
+IDS, LABELS, MASK = "input_ids", "labels", "attention_mask"
+SHIFTED = "shifted_labels"
+"""Our name for labels that stand one place earlier than the ids that they repeat"""
+OURS = ("_ids", "_mask", LABELS)
+"""Ends of the names that transformers and TRL give: `KL_input_ids` are no labels, though they may repeat the ids"""
+IGNORED = -100
+PROMPTS_ALONE = "prompt_"
+"""Ids of this prefix are a prompt's: what is learned comes from another tensor, or is still to be sampled"""
+OTHER = "item {}"
+"""Our name for an unknown place of a tuple"""
+
+
+@dataclass(frozen=True)
+class NamedBatch:
+    """A batch by our names."""
+
+    inputs: dict[str, Any]
+    names: dict[str, Key] = field(default_factory=dict)
+    """Our name -> the user's, where they differ"""
+    sequence: type[Any] | None = None
+    """tuple or list, where the user's batch is one"""
+    reason: str = ""
+    """Why no ids are known; empty where they are"""
+
+    def restore(self, inputs: Mapping[str, Any]) -> Any:
+        """Inputs by our names, as the user's batch is laid out."""
+        if self.sequence is None:
+            return {self.names.get(name, name): value for name, value in inputs.items()}
+        if self.sequence is torch.Tensor:
+            return inputs[IDS]
+        places = {place: name for name, place in self.names.items()}
+        made = [inputs[places[place]] for place in range(len(places)) if places[place] in inputs]
+        return made if self.sequence is list else tuple(made)
+
+
+def check_keys(keys: Mapping[str, Key] | None) -> dict[str, Key]:
+    """`keys` as a dictionary. Raises UsageError where it maps anything else than names to keys or places."""
+    made = dict(keys or {})
+    for name, key in made.items():
+        if not isinstance(name, str) or not isinstance(key, str | int) or isinstance(key, bool):
+            raise UsageError(
+                f"keys: {name!r}: {key!r}: expected our name and your batch's key or place, as in "
+                '{"input_ids": "tokens"} or {"input_ids": 0, "labels": 1}'
+            )
+    return made
+
+
+def name_batch(batch: Any, keys: Mapping[str, Key] | None = None, vocabulary: int | None = None) -> NamedBatch:
+    """A batch by our names. `vocabulary` is the number of the model's embedding rows, where it is known.
+
+    Raises UsageError where `keys` names what is not in the batch.
+    """
+    if isinstance(batch, Mapping):
+        values: dict[Key, Any] = dict(batch)
+        sequence: type[Any] | None = None
+    elif isinstance(batch, tuple | list):
+        values = dict(enumerate(batch))
+        sequence = list if type(batch) is list else tuple
+    else:
+        values = {0: batch}
+        sequence = torch.Tensor if isinstance(batch, torch.Tensor) else type(batch)
+    names = _mapped(values, keys or {})
+    if isinstance(batch, Mapping):
+        names |= {key: key for key in values if isinstance(key, str) and key not in names.values() and key not in names}
+    unknown = {key: value for key, value in values.items() if _is_unknown(key, names)}
+    doubt = "" if _has_ids(names) else _find_ids(names, unknown, values, vocabulary)
+    if IDS in names:
+        _find_labels(names, unknown, values)
+        _find_mask(names, unknown, values)
+    for key in values:
+        if key not in names.values():
+            names[str(key) if isinstance(key, str) else OTHER.format(key)] = key
+    inputs = {name: values[key] for name, key in names.items()}
+    return NamedBatch(inputs, {n: k for n, k in names.items() if n != k}, sequence, doubt)
+
+
+def in_place(labels: torch.Tensor) -> torch.Tensor:
+    """Labels that stand one place earlier, where transformers has them; the first place has none."""
+    made = torch.full_like(labels, IGNORED)
+    made[..., 1:] = labels[..., :-1]
+    return made
+
+
+def _mapped(values: Mapping[Key, Any], keys: Mapping[str, Key]) -> dict[str, Key]:
+    missing = [str(key) for key in keys.values() if key not in values]
+    if missing:
+        there = ", ".join(map(str, values)) or "nothing"
+        raise UsageError(f"keys: {', '.join(missing)}: not in the batch, which has {there}")
+    return dict(keys)
+
+
+def _is_unknown(key: Key, names: Mapping[str, Key]) -> bool:
+    """Is it a place of a tuple, or a key that no trainer of transformers or TRL uses for the text of a line?"""
+    return key not in names.values() or (names.get(str(key)) == key and not str(key).endswith(OURS))
+
+
+def _has_ids(names: Mapping[str, Key]) -> bool:
+    return any(name.endswith(IDS) and not name.startswith(PROMPTS_ALONE) for name in names) or (
+        f"{PROMPTS_ALONE}{IDS}" in names and any(name.endswith(IDS) and not name.startswith("prompt") for name in names)
+    )
+
+
+def _find_ids(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any], vocabulary: int | None) -> str:
+    """Name the ids; why not, where they are not known."""
+    if f"{PROMPTS_ALONE}{IDS}" in names or not any(isinstance(value, torch.Tensor) for value in values.values()):
+        return "the batches hold prompts alone: what is learned is sampled from the model while it trains"
+    found = {key: value for key, value in unknown.items() if _may_be_ids(value, vocabulary)}
+    lines = {key: value for key, value in found.items() if value.dim() == 2}
+    found = lines or found  # beside lines of ids, one number a line is a length or a class
+    if len(found) == 2:
+        (one, first), (two, second) = found.items()
+        if first.shape == second.shape:
+            if _repeats(second, first):
+                found.pop(two)  # labels without a mask: they hold what the ids hold
+            elif _repeats(in_place(second), first) and not _repeats(in_place(first), second):
+                found.pop(two)
+            elif _repeats(in_place(first), second) and not _repeats(in_place(second), first):
+                found.pop(one)
+    if len(found) == 1:
+        (key,) = found
+        _rename(names, IDS, key)
+        unknown.pop(key)
+        return ""
+    shown = ", ".join(f"{key} ({_shape(value)})" for key, value in values.items())
+    which = "none of its tensors can be ids" if not found else f"{' and '.join(map(str, found))} may be the ids"
+    return f"{which}: the batch has {shown}; name them, as in keys={{'input_ids': ...}}"
+
+
+def _find_labels(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
+    """Name the labels, in place or shifted. Labels of that name are looked at for a shift only if they were mapped."""
+    ids = values[names[IDS]]
+    known = names.get(LABELS)
+    if known is not None:
+        if known != LABELS and _is_shifted(values[known], ids):
+            names.pop(LABELS)
+            _rename(names, SHIFTED, known)
+        return
+    alike = {key: value for key, value in unknown.items() if _same_shape(value, ids) and not _is_flags(value)}
+    plain = [key for key, value in alike.items() if _repeats(value, ids)]
+    shifted = [key for key, value in alike.items() if _is_shifted(value, ids)]
+    if len(plain) == 1 and not shifted:
+        _rename(names, LABELS, plain[0])
+        unknown.pop(plain[0])
+    elif len(shifted) == 1 and not plain:
+        _rename(names, SHIFTED, shifted[0])
+        unknown.pop(shifted[0])
+
+
+def _find_mask(names: dict[str, Key], unknown: dict[Key, Any], values: Mapping[Key, Any]) -> None:
+    """Name the attention mask of a tuple: flags that are 0 on nothing but one and the same id."""
+    ids = values[names[IDS]]
+    if MASK in names:
+        return
+    found = [key for key, value in unknown.items()
+             if isinstance(key, int) and _same_shape(value, ids) and _is_flags(value)
+             and len(torch.unique(ids[value == 0])) <= 1]  # fmt: skip
+    if len(found) == 1:
+        _rename(names, MASK, found[0])
+
+
+def _rename(names: dict[str, Key], name: str, key: Key) -> None:
+    for other in [other for other, taken in names.items() if taken == key]:
+        del names[other]
+    names[name] = key
+
+
+def _may_be_ids(value: Any, vocabulary: int | None) -> bool:
+    if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+        return False
+    if value.dtype == torch.bool or value.dim() not in (1, 2) or value.numel() < 2 or _is_flags(value):
+        return False
+    least, most = int(value.min()), int(value.max())
+    return least >= 0 and (vocabulary is None or most < vocabulary) and not _is_count(value)
+
+
+def _is_flags(value: torch.Tensor) -> bool:
+    return value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all())
+
+
+def _is_count(value: torch.Tensor) -> bool:
+    """Positions: each one higher than the one before, or begun anew at 0."""
+    steps = value[..., 1:] - value[..., :-1]
+    return value.shape[-1] > 1 and bool(((steps == 1) | (value[..., 1:] == 0)).all())
+
+
+def _same_shape(value: Any, ids: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == ids.shape and not value.is_floating_point()
+
+
+def _repeats(labels: torch.Tensor, ids: torch.Tensor) -> bool:
+    """Are these the ids wherever they are not -100, at one place at least?"""
+    kept = labels != IGNORED
+    return bool(kept.any()) and bool((labels[kept] == ids[kept]).all())
+
+
+def _is_shifted(labels: Any, ids: torch.Tensor) -> bool:
+    if not _same_shape(labels, ids) or ids.shape[-1] < 2 or _repeats(labels, ids):
+        return False
+    return _repeats(in_place(labels), ids)
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {'x'.join(map(str, value.shape))}"
+    return type(value).__name__
+
+
+def reasons(batches: Sequence[NamedBatch]) -> Iterator[str]:
+    """Why no line can be read of these batches; nothing where one can."""
+    if batches and all(batch.reason for batch in batches):
+        yield from dict.fromkeys(batch.reason for batch in batches)
