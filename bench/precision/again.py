@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from bench.precision.judged import FINDINGS, JudgedFinding, Kind, State, findings
 from truetune.cli import commands
+from truetune.source.walk import SKIPPED
 
 
 class Report(NamedTuple):
@@ -31,7 +32,7 @@ FIRST = 40
 
 
 def report_again(corpus: Path) -> list[JudgedFinding]:
-    """The judgements, with `now` as of this tree.
+    """The judgements, with `now` as of this tree; files that it leaves out of folders have no findings.
 
     Raises FileNotFoundError where a judged file is not in the folder.
     """
@@ -42,7 +43,8 @@ def report_again(corpus: Path) -> list[JudgedFinding]:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: fetch {finding.repository} at {finding.commit} and lay the file there")
         if path not in said:
-            said[path] = _reported(COMMANDS[finding.kind], path)
+            left_out = SKIPPED.intersection(Path(finding.path).parts)
+            said[path] = [] if left_out else _reported(COMMANDS[finding.kind], path)
         judged.append(replace(finding, now=_state(finding, said[path])))
     return judged
 
