@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from bench.precision.judged import FINDINGS, JudgedFinding, Kind, State, findings
 from truetune.cli import commands
+from truetune.errors import TruetuneError
 from truetune.source.walk import SKIPPED
 
 
@@ -34,7 +35,8 @@ FIRST = 40
 def report_again(corpus: Path) -> list[JudgedFinding]:
     """The judgements, with `now` as of this tree; files that it leaves out of folders have no findings.
 
-    Raises FileNotFoundError where a judged file is not in the folder.
+    Raises FileNotFoundError where a judged file is not in the folder, and whatever a command fails with: a file that
+    it refuses has no findings, one on which it breaks is not judged.
     """
     said: dict[Path, list[Report]] = {}
     judged: list[JudgedFinding] = []
@@ -64,9 +66,11 @@ def _state(finding: JudgedFinding, reported: list[Report]) -> State:
 
 def _reported(command: str, path: Path) -> list[Report]:
     """The findings of a file; none where the command refused it."""
-    output = CliRunner().invoke(commands, [command, "--format", "json", str(path)]).stdout
-    if not output.startswith("{"):
+    result = CliRunner().invoke(commands, [command, "--format", "json", str(path)])
+    if isinstance(result.exception, TruetuneError):
         return []
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
     return [
         Report(
             rule=finding["rule"],
@@ -74,5 +78,5 @@ def _reported(command: str, path: Path) -> list[Report]:
             severity=finding["severity"],
             message=finding["message"][:FIRST],
         )
-        for finding in json.loads(output)["findings"]
+        for finding in json.loads(result.stdout)["findings"]
     ]

@@ -90,3 +90,13 @@ def test_a_file_that_was_not_fetched_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
     with pytest.raises(FileNotFoundError, match="fetch owner/name"):
         again.report_again(tmp_path)
+
+
+def test_a_command_that_breaks_is_not_taken_for_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "scripts" / "owner+name" / "train.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(COPIED)
+    monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
+    monkeypatch.setitem(again.COMMANDS, "scripts", "no-such-command")
+    with pytest.raises(ValueError):
+        again.report_again(tmp_path)
