@@ -98,5 +98,5 @@ def test_a_command_that_breaks_is_not_taken_for_silence(tmp_path: Path, monkeypa
     script.write_text(COPIED)
     monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
     monkeypatch.setitem(again.COMMANDS, "scripts", "no-such-command")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="Expecting value"):
         again.report_again(tmp_path)
