@@ -13,6 +13,7 @@ SILENT = FOLDER / "silent.jsonl"
 
 Kind = Literal["scripts", "notebooks", "configs", "logs"]
 Verdict = Literal["true", "pedantic", "false"]
+State = Literal["same", "changed", "gone"]
 KINDS: tuple[Kind, ...] = ("scripts", "notebooks", "configs", "logs")
 VERDICTS: tuple[Verdict, ...] = ("true", "pedantic", "false")
 
@@ -22,8 +23,9 @@ class JudgedFinding:
     """A finding in a file of a public repository, and what a reader made of it.
 
     `verdict` is "true" (right, and worth acting on), "pedantic" (right, and nobody would act on it) or "false" (wrong,
-    or advice that can't be followed). `line` is None where the finding named none. `stands` says whether the tree in
-    which this file lies still reports it, at any severity.
+    or advice that can't be followed). `line` is None where the finding named none. `now` says what the tree in which
+    this file lies makes of it: "same", "changed" (the rule speaks there in other words or more mildly, and must be
+    judged again) or "gone".
     """
 
     kind: Kind
@@ -36,7 +38,7 @@ class JudgedFinding:
     message: str
     verdict: Verdict
     reason: str
-    stands: bool
+    now: State
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench.precision.judged import KINDS, VERDICTS, JudgedFinding, Verdict, findings, silent_files
+from bench.precision.judged import KINDS, VERDICTS, JudgedFinding, State, Verdict, findings, silent_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
 BEGIN, END = "<!-- precision -->\n", "<!-- /precision -->"
@@ -41,7 +41,10 @@ def write_page() -> None:
 
 
 def _by_kind(judged: Sequence[JudgedFinding]) -> str:
-    lines = ["| kind | findings | true | pedantic | false | still reported |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| kind | findings | true | pedantic | false | reported as before | otherwise |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     lines.extend(_kind_line(kind, [finding for finding in judged if finding.kind == kind]) for kind in KINDS)
     lines.append(_kind_line("all", judged))
     return "\n".join(lines) + "\n"
@@ -49,18 +52,21 @@ def _by_kind(judged: Sequence[JudgedFinding]) -> str:
 
 def _kind_line(name: str, judged: Sequence[JudgedFinding]) -> str:
     shares = [_share(sum(finding.verdict == verdict for finding in judged), len(judged)) for verdict in VERDICTS]
-    standing = Counter(finding.verdict for finding in judged if finding.stands)
-    left = ", ".join(f"{standing[verdict]} {verdict}" for verdict in VERDICTS)
-    return f"| {name} | {len(judged)} | {' | '.join(shares)} | {left} |"
+    return f"| {name} | {len(judged)} | {' | '.join(shares)} | {_left(judged, 'same')} | {_left(judged, 'changed')} |"
+
+
+def _left(judged: Iterable[JudgedFinding], state: State) -> str:
+    """How many of each verdict are in that state now: true / pedantic / false."""
+    counts = Counter(finding.verdict for finding in judged if finding.now == state)
+    return " / ".join(str(counts[verdict]) for verdict in VERDICTS)
 
 
 def _by_rule(judged: Sequence[JudgedFinding]) -> str:
-    standing = by_rule(finding for finding in judged if finding.stands)
-    lines = ["| rule | true | pedantic | false | still reported |", "|---|---:|---:|---:|---:|"]
+    lines = ["| rule | true | pedantic | false | reported as before | otherwise |", "|---|---:|---:|---:|---:|---:|"]
     for rule, counts in sorted(by_rule(judged).items()):
+        own = [finding for finding in judged if finding.rule == rule]
         figures = " | ".join(str(counts[verdict]) for verdict in VERDICTS)
-        left = standing.get(rule, Counter())
-        lines.append(f"| {rule} | {figures} | {' / '.join(str(left[verdict]) for verdict in VERDICTS)} |")
+        lines.append(f"| {rule} | {figures} | {_left(own, 'same')} | {_left(own, 'changed')} |")
     return "\n".join(lines) + "\n"
 
 

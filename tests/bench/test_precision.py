@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,19 +73,30 @@ def a_finding(line: int) -> judged.JudgedFinding:
         message="labels are a copy of padded input_ids: pads are learned",
         verdict="true",
         reason="pads have labels",
-        stands=True,
+        now="same",
     )
 
 
-def test_a_finding_stands_while_the_tree_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "scripts" / "owner+name" / "train.py"
     script.parent.mkdir(parents=True)
     script.write_text(COPIED)
-    monkeypatch.setattr(again, "findings", lambda: [a_finding(8), a_finding(3)])
-    assert [finding.stands for finding in again.report_again(tmp_path)] == [True, False]
+    milder = replace(a_finding(8), severity="warning")
+    monkeypatch.setattr(again, "findings", lambda: [milder, a_finding(8), a_finding(3)])
+    assert [finding.now for finding in again.report_again(tmp_path)] == ["same", "changed", "gone"]
 
 
 def test_a_file_that_was_not_fetched_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
     with pytest.raises(FileNotFoundError, match="fetch owner/name"):
+        again.report_again(tmp_path)
+
+
+def test_a_command_that_breaks_is_not_taken_for_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "scripts" / "owner+name" / "train.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(COPIED)
+    monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
+    monkeypatch.setitem(again.COMMANDS, "scripts", "no-such-command")
+    with pytest.raises(ValueError, match="Expecting value"):
         again.report_again(tmp_path)

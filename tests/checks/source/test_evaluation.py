@@ -43,7 +43,7 @@ def test_evaluated_on_training_rows(text: str, found: bool, tmp_path: Path) -> N
 
 
 METRICS = "def compute_metrics(given):\n    logits, labels = given\n    picked = logits.argmax(-1)\n    {}\n"
-TRAINER = "Trainer(model=model, compute_metrics=compute_metrics)"
+TRAINER = "Trainer(model=model, eval_dataset=ds['test'], compute_metrics=compute_metrics)"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,9 @@ TRAINER = "Trainer(model=model, compute_metrics=compute_metrics)"
             + TRAINER.replace("model=", "preprocess_logits_for_metrics=pick, model="),
             [],
         ),
-        ("Trainer(model=model, compute_metrics=None)", []),
+        ("Trainer(model=model, eval_dataset=ds['test'], compute_metrics=None)", []),
+        ("Trainer(model=model, train_dataset=ds['train'], compute_metrics=f)", []),
+        ("t = Trainer(model=model, compute_metrics=f)\nt.evaluate(ds['test'])", ["TT756w"]),
     ],
 )
 def test_metrics(text: str, expected: list[str], tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.source.table import codes
+from tests.checks.source.table import HEAD, codes
+from tests.source.modules import notebook
 from truetune.checks.lint import lint
 
 RULES = ("TT735", "TT736", "TT737", "TT739")
@@ -132,3 +133,18 @@ def test_one_conversation_has_no_pads(tmp_path: Path) -> None:
     ask = "model.generate(**enc, max_new_tokens=9)"
     assert codes(one + text.format("chat") + ask, tmp_path, *RULES) == []
     assert codes(one + text.format("[chat, chat]") + ask, tmp_path, *RULES) == ["TT737w"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("out = model.generate(**tok('Hi', return_tensors='pt'))\nprint(tok.decode(out[0]))", 0),
+        ("def ask(q):\n    return model.generate(**tok(q, return_tensors='pt'))", 1),
+        ("for q in questions:\n    model.generate(**tok(q, return_tensors='pt'))", 1),
+        ("outs = [model.generate(**tok(q, return_tensors='pt')) for q in questions]", 1),
+    ],
+)
+def test_what_a_cell_generates_by_itself_is_read_at_once(cell: str, expected: int, tmp_path: Path) -> None:
+    path = tmp_path / "n.ipynb"
+    path.write_text(notebook(HEAD, cell))
+    assert len(lint([path], select=["TT736"]).findings) == expected

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for a trainer of a causal model with `compute_metrics` and neither `preprocess_logits_for_metrics` nor
-`eval_accumulation_steps` nor `batch_eval_metrics`.
+`eval_accumulation_steps` nor `batch_eval_metrics`, that is given rows to evaluate on, or asked to evaluate.
 
 ## Why it is bad
 The logits of all rows are kept until the end: rows x length x vocabulary x 4 bytes. 500 rows of 1,024 tokens at a
@@ -10,19 +10,24 @@ vocabulary of 150,000 are 300 GB: training fits, and the first evaluation runs o
 
 ## Example
 ```python
+from datasets import load_dataset
 from transformers import AutoModelForCausalLM, Trainer
 
+rows = load_dataset("some/rows", split="test")
 model = AutoModelForCausalLM.from_pretrained("model")
-trainer = Trainer(model=model, compute_metrics=lambda pred: {"n": len(pred.predictions)})
+trainer = Trainer(model=model, eval_dataset=rows, compute_metrics=lambda pred: {"n": len(pred.predictions)})
 ```
 
 ## Use instead
 ```python
+from datasets import load_dataset
 from transformers import AutoModelForCausalLM, Trainer
 
+rows = load_dataset("some/rows", split="test")
 model = AutoModelForCausalLM.from_pretrained("model")
 trainer = Trainer(
     model=model,
+    eval_dataset=rows,
     compute_metrics=lambda pred: {"n": len(pred.predictions)},
     preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1),
 )
@@ -57,7 +62,10 @@ class EvaluationKeepsAllLogits(SourceRule):
             return
         if not any(call.named(*CAUSAL) for call in module.all_calls):
             return
+        evaluates = any(module.methods("evaluate", "predict"))
         for call in module.calls("transformers.Trainer", "trl.SFTTrainer"):
+            if not evaluates and call.lacks("eval_dataset"):
+                continue
             given = call.keywords.get("compute_metrics")
             if (
                 given is not None

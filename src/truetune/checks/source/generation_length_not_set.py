@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a generation
-config, in a file that sets no length elsewhere.
+config, in a file that sets no length elsewhere. In a notebook, only inside functions and loops: what a cell generates
+by itself is read at once.
 
 ## Why it is bad
 transformers stops after 20 tokens in all, prompt and answer: answers are cut, and an evaluation on them measures
@@ -37,6 +38,7 @@ length, nothing is cut.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
@@ -44,6 +46,17 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.generation import generations, is_causal, lacks
 from truetune.checks.source.places import at
 
+AGAIN = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.For,
+    ast.While,
+    ast.ListComp,
+    ast.GeneratorExp,
+    ast.DictComp,
+)
+"""Code that runs more than once, or elsewhere than it stands"""
 LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "generation_config")
 
 
@@ -57,6 +70,8 @@ class GenerationLengthNotSet(SourceRule):
         if not calls or any(f"generation_config.{name}" in module.text for name in LENGTHS):
             return
         for call in calls:
+            if module.cells and not any(isinstance(around, AGAIN) for around in module.parents(call.node)):
+                continue
             causal = call.receiver is not None and is_causal(module, call.receiver)
             yield self.finding(
                 "generate is given no length: it stops after 20 tokens, unless the checkpoint's own config says more",
