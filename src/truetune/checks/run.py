@@ -8,13 +8,16 @@ from dataclasses import replace
 from itertools import islice
 from math import inf
 
+from truetune.checks.by_trainer import judged
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.far import far_rows
 from truetune.checks.findings import Finding, in_order
+from truetune.checks.learned import LearnedTally
 from truetune.checks.report import DataReport, TokenView
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
+from truetune.checks.whose import resolved, trainer_of
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
@@ -54,6 +57,7 @@ def _check(
     spec: RunSpec, chosen: Sequence[type[DataRule]] | None, progress: Progress | None, *, only_reference: bool
 ) -> DataReport:
     started = time.perf_counter()
+    spec = resolved(spec)
     setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
         chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
@@ -62,15 +66,15 @@ def _check(
         if spec.eval_data and type(rule).evaluation is not DataRule.evaluation:
             rule.evaluation(_rows(spec, spec.eval_data))
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
-    tally = Tally(spec.max_length)
+    tally, labels = Tally(spec.max_length), LearnedTally(spec, setup.tokenizer, setup.trainer)
     for batch in batches(_rows(spec, spec.data, progress), setup.probes.renderer(), encoder):
-        tally.add(batch)
+        tally.add(labels.labelled(batch))
         for rule in rules:
             rule.batch(batch)
     if spec.data and not tally.rows:
         raise DataError(f"{', '.join(spec.data)}: there is no row in it; at least one is needed")
-    findings = in_order(finding for rule in rules for finding in rule.findings())
-    lengths = tally.lengths()
+    findings = in_order(f for rule in rules for f in judged(rule.findings(), rule.by_trainer, setup.trainer))
+    lengths, learned = tally.lengths(), labels.learned()
     return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
@@ -82,7 +86,10 @@ def _check(
         formats=dict(tally.formats),
         ledger=tally.ledger(),
         lengths=lengths,
-        data=tally.told(lengths) | {name: facts for rule in rules for name, facts in rule.told().items()},
+        data=tally.told(lengths)
+        | {name: facts for rule in rules for name, facts in rule.told().items()}
+        | {"learned": learned.told()},
+        learned=learned,
         findings=findings,
         views=tuple(_views(setup, encoder, _wanted(findings, FEW, NEAR), 1)),
         seconds=time.perf_counter() - started,
@@ -140,7 +147,7 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     if spec.training.special_tokens:
         made = probes(with_special(made.tokenizer, spec.training.special_tokens), spec)
     made = replace(made, only_reference=only_reference)
-    return Setup(spec, made.tokenizer, made)
+    return Setup(spec, made.tokenizer, made, trainer_of(spec))
 
 
 def _rows(spec: RunSpec, paths: tuple[str, ...], progress: Progress | None = None) -> Iterator[Conversation]:
