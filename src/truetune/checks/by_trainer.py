@@ -51,7 +51,7 @@ CUT_ACTIONS = ByFact(
     {
         "none": MOOT,
         "count": MOOT,
-        "drop": Judged("info", "{trainer} leaves such rows out whole: their answers are not cut, and not learned"),
+        "drop": Judged("warning", "{trainer} leaves such rows out whole: their answers are not cut, and not learned"),
     },
 )
 """What becomes of a finding on answers that a limit cuts"""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.whose import first_kind
+from truetune.checks.whose import first_row, row_kind
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import Tokenizer
@@ -42,8 +42,9 @@ class Learned:
     """The setting or the default that decides"""
     sure: bool
     """The trainer itself makes the labels; else the user's code does, and `supervised` is what its settings ask for"""
-    own_template: bool
-    """The trainer renders rows by a template of its own: the counts are those of the tokenizer's"""
+    about: bool
+    """The trainer renders rows by a template of its own, or finds answers otherwise than by the contract: the counts
+    are those of the tokenizer's template and of the contract"""
     tokens: int
     """Of all rows"""
     supervised: int
@@ -79,7 +80,8 @@ class LearnedTally:
 
     def __init__(self, spec: RunSpec, tokenizer: Tokenizer, facts: TrainerFacts) -> None:
         self.facts, self.spec = facts, spec
-        kind = first_kind(spec)
+        self.row = first_row(spec)
+        kind = row_kind(self.row)
         self.decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
         pad = tokenizer.special.get("pad") if facts.pads_masked_by.value == "id" else None
         self.pad = NO_ID if pad is None else pad.id
@@ -125,13 +127,13 @@ class LearnedTally:
 
     def learned(self) -> Learned:
         """The counts."""
-        facts = self.facts
+        facts, pairs = self.facts, self.row is not None and self.row.is_preference
         return Learned(
             trainer=facts.name,
-            called=facts.called,
+            called=facts.called_for_pairs if pairs else facts.called,
             because=self._because(),
-            sure=facts.name is not None and self.decision.learned is not None,
-            own_template=facts.template.value == "own",
+            sure=facts.name is not None and (pairs or self.decision.learned is not None),
+            about=facts.template.value == "own" or self._finds_otherwise(),
             tokens=self.tokens,
             supervised=self.supervised,
             masked_as_pads=self.masked,
@@ -144,8 +146,14 @@ class LearnedTally:
             installed=_installed(facts),
         )
 
+    def _finds_otherwise(self) -> bool:
+        by = self.facts.finds_answers_by.value
+        return self.spec.learn.what in ("assistant", "last") and by not in (None, "contract")
+
     def _because(self) -> str:
         """What decided: the default of the trainer, where the settings ask for nothing else."""
+        if self.row is not None and self.row.is_preference:
+            return "of pairs and verdicts the answers"
         asked = self.spec.learn.what
         return self.decision.because if asked == self.decision.learned else f"learn: {asked}"
 

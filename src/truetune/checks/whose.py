@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -72,12 +71,13 @@ class Whose:
         return tuple(dict.fromkeys(sighting.name for sighting in self.seen))
 
     def over(self, spec: RunSpec) -> RunSpec:
-        """A run with the trainer that was found, and what its script sets; as it is where its trainer is named, or
-        where none or several were found."""
-        if spec.trained_by is not None or len(self.names) != 1:
+        """A run with the trainer that is named, else the one that was found, and what its script sets; as it is where
+        several were found."""
+        name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
+        if name is None:
             return spec
-        update: dict[str, Any] = {"trained_by": self.names[0]}
-        scripts = [sighting for sighting in self.seen if sighting.training is not None]
+        update: dict[str, Any] = {"trained_by": name}
+        scripts = [sighting for sighting in self.seen if sighting.training is not None and sighting.name == name]
         if len(scripts) == 1 and "training" not in spec.model_fields_set:
             update["training"] = scripts[0].training
             if spec.max_length is None and scripts[0].max_length is not None:
@@ -130,20 +130,21 @@ def _pads(module: Module, facts: TrainerFacts) -> Literal["position", "id", "unk
     return "unknown" if given or facts.collator else facts.pads_masked_by.value
 
 
-def row_kind(row: Conversation) -> RowKind:
-    """What a trainer takes a row for."""
+def row_kind(row: Conversation | None) -> RowKind:
+    """What a trainer takes a row for; a chat where there is none."""
+    if row is None:
+        return "chat"
     if row.prompt_messages is not None or (not row.is_chat and row.text is None):
         return "prompt-completion"
     return "chat" if row.is_chat else "text"
 
 
-def first_kind(spec: RunSpec) -> RowKind:
-    """The kind of the first row, by which trainers decide for all; a chat where no row can be read."""
+def first_row(spec: RunSpec) -> Conversation | None:
+    """The first row, by which trainers decide for all; None where none can be read."""
     try:
-        row = next(islice(_rows(spec), 1), None)
+        return next(_rows(spec), None)
     except TruetuneError:
-        return "chat"  # the check itself says what is wrong with the file
-    return "chat" if row is None else row_kind(row)
+        return None  # the check itself says what is wrong with the file
 
 
 def _rows(spec: RunSpec) -> Iterator[Conversation]:
@@ -155,7 +156,7 @@ def resolved(spec: RunSpec) -> RunSpec:
     facts = trainer_of(spec)
     if facts.name is None:
         return spec
-    kind, given = first_kind(spec), spec.model_fields_set
+    kind, given = row_kind(first_row(spec)), spec.model_fields_set
     update: dict[str, Any] = {}
     decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
     if "learn" not in given and decision.learned is not None:

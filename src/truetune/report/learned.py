@@ -18,7 +18,7 @@ def who_learns(report: DataReport) -> str:
         return "an ideal mask learns" if learned.ideal == learned.supervised else f"a trainer {asked}"
     if not learned.sure:
         return "an ideal mask would learn" if learned.ideal == learned.supervised else "the settings ask for"
-    return f"{learned.called} {asked}{' about' if learned.own_template else ''}"
+    return f"{learned.called} {asked}{' about' if learned.about else ''}"
 
 
 def and_why(report: DataReport) -> str:

@@ -11,6 +11,7 @@ TOKENIZER = "axolotl/loaders/tokenizer.py"
 ALL: frozenset[RowKind] = frozenset(("chat", "prompt-completion"))
 FACTS = TrainerFacts(
     name="axolotl",
+    family="Axolotl {release}",
     title="Axolotl {release}",
     package="axolotl",
     release="0.21.0",
@@ -24,6 +25,7 @@ FACTS = TrainerFacts(
         CHAT,
         "StrategyLoader._get_strategy_params (roles_to_train), ChatTemplateStrategy._tokenize_single_prompt",
     ),
+    finds_answers_by=Fact("content", CHAT, "ChatTemplateStrategy.find_turn"),
     pads_masked_by=Fact("position", COLLATOR, "DataCollatorForSeq2Seq.__call__ (label_pad_token_id)"),
     pads_on=Fact("tokenizer", COLLATOR, "DataCollatorForSeq2Seq.__call__"),
     missing_pad=Fact("eos", TOKENIZER, "load_tokenizer"),

@@ -80,8 +80,10 @@ class TrainerFacts:
 
     name: TrainerName | None
     """None: not known"""
+    family: str
+    """As a report calls its package: `TRL {release}`"""
     title: str
-    """As a report calls it: `TRL {release} SFTTrainer`"""
+    """As a report calls the trainer of supervised rows: `TRL {release} SFTTrainer`"""
     package: str
     """On PyPI; empty where there is none"""
     release: str
@@ -91,6 +93,9 @@ class TrainerFacts:
     calls: tuple[str, ...]
     """What a script calls that uses it, qualified, with wildcards"""
     learns: Fact[Learning]
+    finds_answers_by: Fact[Literal["contract", "generation tags", "content"] | None]
+    """Where it learns the assistant's turns alone: by the inference contract; by the `{% generation %}` tags of a
+    template, which may hold a line break around the turn; by the contents and what ends them"""
     pads_masked_by: Fact[Literal["position", "id"] | None]
     """How the collator finds the pads in the labels: by id, each label that equals the pad token is lost"""
     pads_on: Fact[Literal["right", "tokenizer"] | None]
@@ -123,6 +128,11 @@ class TrainerFacts:
     def called(self) -> str:
         """Its title, with the release and the collator."""
         return self.title.format(release=self.release) + (f" with {self.collator}" if self.collator else "")
+
+    @property
+    def called_for_pairs(self) -> str:
+        """Its package, with the release: preference trainers are others than that of supervised rows."""
+        return self.family.format(release=self.release)
 
     def decision(self, kind: RowKind, setting: Setting) -> Decision:
         """What is learned of rows of a kind under settings."""
@@ -157,12 +167,14 @@ def unread(value: T) -> Fact[T]:
 
 UNKNOWN = TrainerFacts(
     name=None,
+    family="a trainer",
     title="a trainer",
     package="",
     release="",
     proof="none",
     calls=(),
     learns=unread(Learning({})),
+    finds_answers_by=unread(None),
     pads_masked_by=unread(None),
     pads_on=unread(None),
     missing_pad=unread(None),

@@ -14,6 +14,7 @@ TEMPLATE = "llamafactory/data/template.py"
 ALL: frozenset[RowKind] = frozenset(("chat", "prompt-completion"))
 FACTS = TrainerFacts(
     name="llama-factory",
+    family="LLaMA-Factory {release}",
     title="LLaMA-Factory {release}",
     package="llamafactory",
     release="0.9.5",
@@ -27,6 +28,7 @@ FACTS = TrainerFacts(
         ROWS,
         ENCODE,
     ),
+    finds_answers_by=Fact("content", TEMPLATE, "Template.encode_multiturn"),
     pads_masked_by=Fact("position", "llamafactory/train/sft/workflow.py", "run_sft (label_pad_token_id)"),
     pads_on=Fact("right", "llamafactory/model/loader.py", "load_tokenizer"),
     missing_pad=Fact("eos", TEMPLATE, "Template.fix_special_tokens"),

@@ -9,6 +9,7 @@ from truetune.trainers.facts import UNKNOWN
 FACTS = replace(
     UNKNOWN,
     name="torch",
+    family="a PyTorch loop of your own",
     title="a PyTorch loop of your own",
     package="torch",
     calls=("torch.optim.*", "torch.utils.data.DataLoader"),

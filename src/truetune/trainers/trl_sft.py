@@ -9,6 +9,7 @@ COLLATOR = "DataCollatorForLanguageModeling.torch_call"
 PREPARE = "SFTTrainer._prepare_dataset"
 FACTS = TrainerFacts(
     name="trl",
+    family="TRL {release}",
     title="TRL {release} SFTTrainer",
     package="trl",
     release="1.16.0",
@@ -25,6 +26,7 @@ FACTS = TrainerFacts(
         SFT,
         "SFTTrainer.__init__ (completion_only_loss), build_labels",
     ),
+    finds_answers_by=Fact("generation tags", SFT, f"{PREPARE} (return_assistant_tokens_mask)"),
     pads_masked_by=Fact("position", SFT, COLLATOR),
     pads_on=Fact("right", SFT, COLLATOR),
     missing_pad=Fact("eos", SFT, "SFTTrainer.__init__ (pad_token)"),

@@ -8,6 +8,7 @@ from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
 PAD = "truetune/training/tokens.py"
 FACTS = TrainerFacts(
     name="truetune",
+    family="truetune {release}",
     title="truetune {release}",
     package="truetune",
     release=__version__,
@@ -18,6 +19,7 @@ FACTS = TrainerFacts(
         "truetune/render/contract.py",
         "plans",
     ),
+    finds_answers_by=Fact("contract", "truetune/render/contract.py", "plans"),
     pads_masked_by=Fact("position", "truetune/collate.py", "PaddingCollator"),
     pads_on=Fact("right", PAD, "_padded"),
     missing_pad=Fact("chosen", PAD, "_padded"),
