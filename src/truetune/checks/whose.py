@@ -134,6 +134,8 @@ def row_kind(row: Conversation | None) -> RowKind:
     """What a trainer takes a row for; a chat where there is none."""
     if row is None:
         return "chat"
+    if row.format == "alpaca":
+        return "instruction"
     if row.prompt_messages is not None or (not row.is_chat and row.text is None):
         return "prompt-completion"
     return "chat" if row.is_chat else "text"

@@ -8,7 +8,7 @@ CHAT = "axolotl/prompt_strategies/chat_template.py"
 ENCODE = "axolotl/prompt_tokenizers.py"
 COLLATOR = "axolotl/utils/collators/batching.py"
 TOKENIZER = "axolotl/loaders/tokenizer.py"
-ALL: frozenset[RowKind] = frozenset(("chat", "prompt-completion"))
+ALL: frozenset[RowKind] = frozenset(("chat", "prompt-completion", "instruction"))
 FACTS = TrainerFacts(
     name="axolotl",
     family="Axolotl {release}",
@@ -19,7 +19,7 @@ FACTS = TrainerFacts(
     calls=("axolotl.*",),
     learns=Fact(
         Learning(
-            {"chat": "assistant", "prompt-completion": "completion", "text": "all"},
+            {"chat": "assistant", "prompt-completion": "completion", "instruction": "completion", "text": "all"},
             (Switch("train_on_inputs", True, ALL, "all"),),
         ),
         CHAT,
@@ -30,7 +30,9 @@ FACTS = TrainerFacts(
     pads_on=Fact("tokenizer", COLLATOR, "DataCollatorForSeq2Seq.__call__"),
     missing_pad=Fact("eos", TOKENIZER, "load_tokenizer"),
     clashing_pad=Fact("kept", TOKENIZER, "load_tokenizer"),
-    appends_eos=Fact(frozenset(("prompt-completion", "text")), ENCODE, "PromptTokenizingStrategy._tokenize"),
+    appends_eos=Fact(
+        frozenset(("prompt-completion", "instruction", "text")), ENCODE, "PromptTokenizingStrategy._tokenize"
+    ),
     doubles_bos=Fact(True, ENCODE, "PromptTokenizingStrategy._tokenize"),
     stops_learned=Fact("eos", CHAT, "ChatTemplateStrategy.find_first_eos_token (train_on_eos: turn)"),
     cut=Fact(

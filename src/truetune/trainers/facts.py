@@ -11,8 +11,9 @@ from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
 TrainerName = Literal["trl", "transformers", "axolotl", "llama-factory", "unsloth", "truetune", "torch"]
 NAMES: tuple[TrainerName, ...] = get_args(TrainerName)
-RowKind = Literal["chat", "prompt-completion", "text"]
-"""A conversation that the chat template renders; a prompt and its completion, as strings or messages; plain text"""
+RowKind = Literal["chat", "prompt-completion", "instruction", "text"]
+"""A conversation that the chat template renders; a prompt and its completion, as strings or messages; columns like
+Alpaca's; plain text"""
 Learned = Literal["assistant", "last", "completion", "all"]
 """As `learn.what` of the settings"""
 T = TypeVar("T")

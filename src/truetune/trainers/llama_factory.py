@@ -11,7 +11,7 @@ from truetune.trainers.facts import Cut, Fact, Learning, RowKind, Switch, Traine
 ROWS = "llamafactory/data/processor/supervised.py"
 ENCODE = "SupervisedDatasetProcessor._encode_data_example"
 TEMPLATE = "llamafactory/data/template.py"
-ALL: frozenset[RowKind] = frozenset(("chat", "prompt-completion"))
+ALL: frozenset[RowKind] = frozenset(("chat", "prompt-completion", "instruction"))
 FACTS = TrainerFacts(
     name="llama-factory",
     family="LLaMA-Factory {release}",
@@ -22,7 +22,7 @@ FACTS = TrainerFacts(
     calls=("llamafactory.*",),
     learns=Fact(
         Learning(
-            {"chat": "assistant", "prompt-completion": "completion", "text": "all"},
+            {"chat": "assistant", "prompt-completion": "completion", "instruction": "completion", "text": "all"},
             (Switch("train_on_inputs", True, ALL, "all"),),
         ),
         ROWS,
@@ -33,7 +33,9 @@ FACTS = TrainerFacts(
     pads_on=Fact("right", "llamafactory/model/loader.py", "load_tokenizer"),
     missing_pad=Fact("eos", TEMPLATE, "Template.fix_special_tokens"),
     clashing_pad=Fact("kept", TEMPLATE, "Template.fix_special_tokens"),
-    appends_eos=Fact(frozenset(("prompt-completion", "text")), TEMPLATE, "Template._encode; PretrainDatasetProcessor"),
+    appends_eos=Fact(
+        frozenset(("prompt-completion", "instruction", "text")), TEMPLATE, "Template._encode; PretrainDatasetProcessor"
+    ),
     doubles_bos=Fact(False, TEMPLATE, "Template._convert_elements_to_ids (add_special_tokens=False)"),
     stops_learned=Fact("turn", ROWS, ENCODE),
     cut=Fact(Cut(2048, "cutoff_len", "both", "kept"), "llamafactory/data/processor/processor_utils.py", "infer_seqlen"),

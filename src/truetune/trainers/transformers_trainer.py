@@ -21,7 +21,9 @@ FACTS = TrainerFacts(
     release="5.23.0",
     proof="run",
     calls=("transformers.Trainer", "transformers.Seq2SeqTrainer"),
-    learns=Fact(Learning({"chat": "all", "prompt-completion": "all", "text": "all"}), COLLATORS, COLLATOR),
+    learns=Fact(
+        Learning(dict.fromkeys(("chat", "prompt-completion", "instruction", "text"), "all")), COLLATORS, COLLATOR
+    ),
     finds_answers_by=Fact(None, COLLATORS, COLLATOR),
     pads_masked_by=Fact("id", COLLATORS, COLLATOR),
     pads_on=Fact("tokenizer", COLLATORS, "pad_without_fast_tokenizer_warning"),

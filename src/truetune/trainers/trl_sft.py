@@ -17,7 +17,7 @@ FACTS = TrainerFacts(
     calls=("trl.SFTTrainer", "trl.*.SFTTrainer", "trl.*Trainer"),
     learns=Fact(
         Learning(
-            {"chat": "all", "prompt-completion": "completion", "text": "all"},
+            {"chat": "all", "prompt-completion": "completion", "instruction": None, "text": "all"},
             (
                 Switch("assistant_only_loss", True, frozenset(("chat", "prompt-completion")), "assistant"),
                 Switch("completion_only_loss", False, frozenset(("prompt-completion",)), "all"),

@@ -15,7 +15,7 @@ FACTS = TrainerFacts(
     proof="run",
     calls=("truetune.train",),
     learns=Fact(
-        Learning({"chat": "assistant", "prompt-completion": "completion", "text": "all"}),
+        Learning({"chat": "assistant", "prompt-completion": "completion", "instruction": "assistant", "text": "all"}),
         "truetune/render/contract.py",
         "plans",
     ),
