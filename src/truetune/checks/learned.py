@@ -81,12 +81,12 @@ class LearnedTally:
     def __init__(self, spec: RunSpec, tokenizer: Tokenizer, facts: TrainerFacts) -> None:
         self.facts, self.spec = facts, spec
         self.row = first_row(spec)
-        kind = row_kind(self.row)
-        self.decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
+        self.kind = row_kind(self.row)
+        self.decision = facts.decision(self.kind, lambda name: getattr(spec.training, name, None))
         pad = tokenizer.special.get("pad") if facts.pads_masked_by.value == "id" else None
         self.pad = NO_ID if pad is None else pad.id
         self.cut = facts.cut.value
-        if self.cut.splits_text and kind == "text":
+        if self.cut.splits_text and self.kind == "text":
             self.cut = self.cut._replace(action="none")
         self.from_end = spec.training.other.get("truncation_mode") == "keep_end"
         self.tokens = self.supervised = self.masked = self.lost = self.left_out = self.ideal = 0
@@ -110,7 +110,7 @@ class LearnedTally:
         what: What = self.spec.learn.what
         if self.facts.name is None or self.facts.as_served.value is not False:
             return batch.supervised.copy()
-        if what == "completion":
+        if what == "completion" and self.kind != "instruction":
             return _to_the_end(batch)
         return batch.supervised.copy()
 
@@ -147,13 +147,15 @@ class LearnedTally:
         )
 
     def _finds_otherwise(self) -> bool:
+        if self.kind == "instruction" and self.facts.as_served.value is False:
+            return True  # such trainers write rows of this kind into a prompt of their own
         by = self.facts.finds_answers_by.value
         return self.spec.learn.what in ("assistant", "last") and by not in (None, "contract")
 
     def _because(self) -> str:
         """What decided: the default of the trainer, where the settings ask for nothing else."""
         if self.row is not None and self.row.is_preference:
-            return "of pairs and verdicts the answers"
+            return "the answers of pairs and verdicts"
         asked = self.spec.learn.what
         return self.decision.because if asked == self.decision.learned else f"learn: {asked}"
 
