@@ -18,6 +18,7 @@ ROOMS = (
     "parsing",
     "confinement",
     "probe",
+    "trainers",
     "spec",
     "source",
     "logs",
@@ -44,6 +45,7 @@ ROOMS = (
 LIGHT = (
     "parsing",
     "confinement",
+    "trainers",
     "spec",
     "source",
     "logs",

@@ -25,7 +25,7 @@ from truetune.spec.stacks import read_config
 def test_a_report_is_short_as_a_value_and_whole_in_print() -> None:
     report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER))
     assert repr(report) == f"<DataReport of {DATA}: no findings>"
-    assert str(report).startswith("learns ")
+    assert str(report).startswith("an ideal mask learns ")
     assert "no findings, 39 checks examined and fine, 12 not judged (-v lists them) · 200 rows" in str(report)
 
 

@@ -170,4 +170,4 @@ def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
 
 def test_the_demo_has_all_figures() -> None:
     data = checked(data=str(DATA), tokenizer=str(TOKENIZER)).data
-    assert set(data) == {"shares", "order", "copies"}
+    assert set(data) == {"shares", "order", "copies", "learned"}

@@ -53,7 +53,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         "loss-weights: true, sources: true, preferences: true, trainer: transformers, record-root: true}\n"
         "training: {learning-rate: 2e-5, lora: {r: 8}}\n"
         "watch: {prompts: 4, every: 10, max-new-tokens: 64, budget: 0.1, parser: json, stop-on: error}\n"
-        "rehearsal: false\ntrainer: {report_to: tensorboard}\n"
+        "rehearsal: false\ntrained-by: trl\ntrainer: {report_to: tensorboard}\n"
     )
     settings, _ = find_settings(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)

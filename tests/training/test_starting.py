@@ -38,7 +38,8 @@ from truetune.training.starting import MEANS, RECIPES, propose, start
 from truetune.training.survey import SAMPLED, survey
 
 HIDDEN = {
-    "mask_by", "response_marker", "append_eos", "encode.file_format", "encode.sources", "encode.preferences",
+    "mask_by", "response_marker", "append_eos", "trained_by", "encode.file_format", "encode.sources",
+    "encode.preferences",
     "encode.trainer", "encode.record_root", "training.warmup_ratio", "training.packing", "training.packing_strategy",
     "training.padding_free", "training.use_reentrant", "training.fsdp", "training.deepspeed_stage",
     "training.added_tokens", "training.special_tokens", "training.resize_vocab", "training.logging_nan_inf_filter",

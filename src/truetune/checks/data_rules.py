@@ -76,7 +76,7 @@ class DataRules:
 
     def _concluded(self, rule: DataRule) -> Judgement:
         unmet = self._unmet(type(rule))
-        made = conclude(rule)
+        made = conclude(rule, rule.setup.trainer)
         if unmet is None or not made.examined:
             return made
         return Judgement(not_judged=(not_met(type(rule), unmet),))

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import truetune
+from truetune.checks.by_trainer import judged
 from truetune.checks.findings import Finding, in_order
 from truetune.errors import FastPathError
 
 if TYPE_CHECKING:
     from truetune.checks.rule import Rule
+    from truetune.trainers.facts import TrainerFacts
 
 PACKAGE = Path(truetune.__file__).parent
 REPORT_IT = "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the traceback)"
@@ -90,21 +92,24 @@ class Judgement:
         )
 
 
-def judge(kinds: Iterable[type[Rule[Any]]], subject: Any) -> Judgement:
-    """What rules of these classes say of a subject, each by itself; one cause is told once."""
+def judge(kinds: Iterable[type[Rule[Any]]], subject: Any, trainer: TrainerFacts | None = None) -> Judgement:
+    """What rules of these classes say of a subject, each by itself; one cause is told once.
+
+    Under a `trainer` whose facts are given, findings are as grave as they are for it.
+    """
     kinds = list(kinds)
-    return without_moot(Judgement.of(judge_by(kind, subject) for kind in kinds), kinds)
+    return without_moot(Judgement.of(judge_by(kind, subject, trainer) for kind in kinds), kinds)
 
 
-def without_moot(judged: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
+def without_moot(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
     """Findings that others explain (`Rule.moot_where`) become evidence of those.
 
     A finding on rows is explained where each of its rows is one of the other's; one on the whole where the other is
     there at all.
     """
     causes = {kind.name(): kind.moot_where for kind in kinds if kind.moot_where}
-    kept = [finding for finding in judged.findings if finding.rule not in causes]
-    for finding in (finding for finding in judged.findings if finding.rule in causes):
+    kept = [finding for finding in made.findings if finding.rule not in causes]
+    for finding in (finding for finding in made.findings if finding.rule in causes):
         named = (other for other in kept if other.rule in causes[finding.rule])
         cause = next((other for other in named if _covers(other, finding)), None)
         if cause is None:
@@ -112,7 +117,7 @@ def without_moot(judged: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgeme
         else:
             told = f"so {finding.message} ({finding.rule})"
             kept[kept.index(cause)] = replace(cause, evidence=(*cause.evidence, told))
-    return replace(judged, findings=in_order(kept))
+    return replace(made, findings=in_order(kept))
 
 
 def _covers(cause: Finding, finding: Finding) -> bool:
@@ -122,7 +127,7 @@ def _covers(cause: Finding, finding: Finding) -> bool:
     return complete and rows <= {case.origin for case in cause.cases}
 
 
-def judge_by(kind: type[Rule[Any]], subject: Any) -> Judgement:
+def judge_by(kind: type[Rule[Any]], subject: Any, trainer: TrainerFacts | None = None) -> Judgement:
     """What one rule says of a subject. Raises FastPathError alone."""
     try:
         rule = kind(subject)
@@ -130,15 +135,17 @@ def judge_by(kind: type[Rule[Any]], subject: Any) -> Judgement:
         raise
     except Exception as error:
         return Judgement(not_judged=(failure(kind, error),))
-    return conclude(rule)
+    return conclude(rule, trainer)
 
 
-def conclude(rule: Rule[Any]) -> Judgement:
+def conclude(rule: Rule[Any], trainer: TrainerFacts | None = None) -> Judgement:
     """What a rule that has seen all of its subject says. What it found before it failed stands."""
     kind, found = type(rule), list[Finding]()
     try:
         for finding in rule.findings():
             found.append(finding)
+        if found and trainer is not None:
+            return _under(trainer, kind, found)
         if found:
             return Judgement(in_order(found))
         if (unmet := rule.unmet()) is not None:
@@ -148,6 +155,14 @@ def conclude(rule: Rule[Any]) -> Judgement:
         raise
     except Exception as error:
         return Judgement(in_order(found), not_judged=(failure(kind, error),))
+
+
+def _under(trainer: TrainerFacts, kind: type[Rule[Any]], found: list[Finding]) -> Judgement:
+    """The findings as they hold under a trainer; where they are moot, what was found is told as not judged."""
+    held = in_order(judged(found, kind.by_trainer, trainer))
+    if held:
+        return Judgement(held)
+    return Judgement(not_judged=(not_met(kind, Unmet(f"it does no harm under {trainer.called}: {found[0].message}")),))
 
 
 def not_met(kind: type[Rule[Any]], unmet: Unmet) -> NotJudged:

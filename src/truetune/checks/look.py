@@ -16,6 +16,7 @@ from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
+from truetune.checks.whose import Whose
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.folder import locate
 from truetune.spec.config import Config
@@ -47,6 +48,8 @@ class Look:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    whose: Whose = field(default_factory=Whose)
+    """The trainers that the paths show"""
 
     def add(self, report: Report) -> None:
         self.subjects += report.subjects
@@ -71,16 +74,20 @@ def look(
     for path in paths:
         _look(os.fspath(path), seen)
     if settings is not None:
-        seen.judged.append(of_settings(replace(read_config(settings), spec=spec), spec))
+        own = replace(read_config(settings), spec=spec)
+        seen.whose.config(own)
+        seen.judged.append(of_settings(own, spec))
     run = _run(seen, named=bool(paths) and settings is None)
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
         seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data)))
         told = NotJudged("the data", "there is no tokenizer to render them with", unlock="name a tokenizer with -t")
         seen.judged.append(Judgement(not_judged=(told,)))
         run = None
+    if run is not None and run.trained_by is None and (note := seen.whose.note()):
+        seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
     report: Report = Report(spec=spec, findings=(), seconds=0)
     if run is not None:
-        report = _checked(run, seen, progress) or report
+        report = _checked(seen.whose.over(run), seen, progress) or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
     subjects = (*seen.subjects, *report.subjects)
@@ -162,6 +169,7 @@ def _settings(path: str, seen: Look) -> None:
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
+    seen.whose.config(config)
     seen.judged.append(of_settings(config, seen.spec))
     facts = [
         ("keys of", config.version),
@@ -209,6 +217,7 @@ def _missing(run: RunSpec) -> str:
 def _source(path: str, seen: Look) -> Report:
     from truetune.checks.lint import lint
 
+    seen.whose.sources.append(path)
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 

@@ -18,6 +18,7 @@ from truetune.spec.run import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
+    from truetune.checks.learned import Learned
     from truetune.logs.log import RunLog
 
 
@@ -179,6 +180,8 @@ class DataReport(Report):
     """The first row, and rows of findings that are near at hand; `checks.run.with_rows` gives more of them."""
     data: dict[str, Any] = field(default_factory=dict)
     """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""
+    learned: Learned | None = None
+    """What the run's trainer learns, and what an ideal mask would; None where there are no rows"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from truetune.checks.by_trainer import ByFact
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
@@ -23,6 +24,7 @@ from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec, Severity
+from truetune.trainers import UNKNOWN, TrainerFacts
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Audit  # noqa: F401
@@ -50,6 +52,8 @@ class Setup:
     tokenizer: Tokenizer
     probes: Probes
     """Renderings of small conversations with this template, made once; they need no data."""
+    trainer: TrainerFacts = UNKNOWN
+    """What the trainer does that will read the rows"""
 
 
 class Rule(Generic[Subject]):
@@ -60,6 +64,8 @@ class Rule(Generic[Subject]):
     """The highest severity that it gives; shown by `truetune rules`."""
     moot_where: ClassVar[tuple[str, ...]] = ()
     """Names of rules whose findings explain this one's, at the same places: it is told as evidence of theirs then"""
+    by_trainer: ClassVar[tuple[ByFact, ...]] = ()
+    """The facts of the trainer that its severity depends on"""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject

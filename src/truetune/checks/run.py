@@ -13,10 +13,12 @@ from truetune.checks.data_rules import DataRules
 from truetune.checks.far import far_rows
 from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.learned import LearnedTally
 from truetune.checks.report import DataReport, TokenView
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
+from truetune.checks.whose import resolved, trainer_of
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read
 from truetune.encoding.encoder import Encoder
@@ -67,6 +69,7 @@ def _check(
     only_reference: bool,
 ) -> DataReport:
     started = time.perf_counter()
+    spec = resolved(spec)
     setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
         chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
@@ -76,14 +79,14 @@ def _check(
     empty: list[str] = []
     stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
-    tally = Tally(limit)
+    tally, labels = Tally(limit), LearnedTally(spec, setup.tokenizer, setup.trainer)
     for batch in batches(stream, setup.probes.renderer(), encoder):
-        tally.add(batch)
+        tally.add(labels.labelled(batch))
         rules.take(batch)
     if rules.count_broken and not tally.rows:
         raise DataError(rules.broken[0][1])
     judged = Judgement.of([rules.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))])
-    lengths = tally.lengths()
+    lengths, learned = tally.lengths(), labels.learned()
     return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
@@ -95,7 +98,8 @@ def _check(
         formats=dict(tally.formats),
         ledger=tally.ledger(),
         lengths=lengths,
-        data=tally.told(lengths) | rules.told(),
+        data=tally.told(lengths) | rules.told() | {"learned": learned.told()},
+        learned=learned,
         findings=judged.findings,
         examined=judged.examined,
         not_judged=judged.not_judged,
@@ -159,7 +163,7 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     if spec.training.special_tokens:
         made = probes(with_special(made.tokenizer, spec.training.special_tokens), spec)
     made = replace(made, only_reference=only_reference)
-    return Setup(spec, made.tokenizer, made)
+    return Setup(spec, made.tokenizer, made, trainer_of(spec))
 
 
 def _rows(

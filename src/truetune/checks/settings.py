@@ -8,6 +8,7 @@ from functools import cache
 from truetune.checks.catalogue import choose
 from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.rule import ConfigRule, DeviceRule
+from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
@@ -18,8 +19,10 @@ def of_settings(config: Config, spec: RunSpec) -> Judgement:
     chosen = choose(spec.select, spec.ignore, "config", "devices")
     on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
     on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]
+    stack = config.spec.trained_by or config.stack
+    trainer = trainer_of(config.spec.model_copy(update={"trained_by": stack}))
     unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
-    return Judgement.of([judge(on_settings, config), judge(on_devices, Launch(config, _here())), unknown])
+    return Judgement.of([judge(on_settings, config, trainer), judge(on_devices, Launch(config, _here())), unknown])
 
 
 def _beyond_rules(config: Config) -> Iterator[NotJudged]:

@@ -11,6 +11,7 @@ from truetune.cli.helping import Command
 from truetune.cli.options import run_of, settings_of, spec_options
 from truetune.cli.output import Delivery, console, emit, form_options, progress_option, report_options
 from truetune.errors import UsageError
+from truetune.trainers.facts import NAMES
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -18,6 +19,12 @@ from truetune.errors import UsageError
 @spec_options
 @click.option("--eval-data", multiple=True, metavar="PATH",
               help="Evaluation data, compared with the data for leaks. Repeatable.")  # fmt: skip
+@click.option(
+    "--trainer",
+    "trained_by",
+    type=click.Choice(NAMES),
+    help="Whose trainer will read the rows; else that of the settings or the script among the paths.",
+)
 @click.option("--base", metavar="DIR", help="The base model of an adapter or a tuned model, to compare with.")
 @report_options
 @progress_option
@@ -30,11 +37,14 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
     Python scripts, notebooks, folders of them
     a run's folder or log; an adapter or a saved model
 
+    What is learned, and how bad a finding is, depends on the trainer: the first line names it, and says so where it is
+    not known. docs/trainers-facts.md lists what is known of each.
+
     The exit code is 1 where a finding is at or above --fail-on.
 
     \b
     Examples:
-      truetune check chats.jsonl -t path/to/model
+      truetune check chats.jsonl -t path/to/model --trainer trl
       truetune check data/*.parquet -t path/to/model --max-length 4096 --html report.html
       truetune check axolotl.yaml
       truetune check train.py outputs/run-3

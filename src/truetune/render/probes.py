@@ -84,7 +84,7 @@ class Probes:
         eos = special["eos"].token if (self.tokenizer.adds_eos or spec.append_eos) and "eos" in special else None
         return Renderer(
             self.template, spec, self.marks, tool_template=self.tool_template, bos=bos, eos=eos,
-            only_reference=self.only_reference,
+            only_reference=self.only_reference, eos_once=not self.tokenizer.adds_eos,
         )  # fmt: skip
 
     def text(self, messages: list[Message], *, add_generation_prompt: bool = False, **variables: Any) -> str | None:

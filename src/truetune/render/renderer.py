@@ -48,10 +48,12 @@ class Renderer:
         bos: str | None = None,
         eos: str | None = None,
         only_reference: bool = False,
+        eos_once: bool = False,
     ) -> None:
         """`tool_template` renders rows with tools, where the tokenizer has a template for them.
 
-        `bos` and `eos` are what the tokenizer (or the trainer) writes around plain text, None where nothing.
+        `bos` and `eos` are what the tokenizer (or the trainer) writes around plain text, None where nothing; with
+        `eos_once`, as trainers do it, no EOS follows a text that ends with it.
         With `only_reference` every row is rendered by the template itself.
         """
         self.template = template
@@ -61,6 +63,7 @@ class Renderer:
         """What preference trainers do, whatever the run says of supervised ones"""
         self.stops = stops
         self.bos, self.eos = bos, eos
+        self.eos_once = eos_once
         self.only_reference = only_reference
         self._recipes: dict[Any, list[_Known]] = {}
         self.filled = 0
@@ -162,11 +165,12 @@ class Renderer:
     def _plain(self, row: Conversation) -> Rendering:
         """A row that is text, or a prompt and a completion as strings: no template, as trainers do."""
         prompt, body = (row.prompt or "", row.completion or "") if row.text is None else ("", row.text)
+        eos = "" if self.eos is None or (self.eos_once and body.endswith(self.eos)) else self.eos
         fields = [
             (self.bos or "", Source.BOS, ""),
             (prompt, Source.USER, "prompt"),
             (body, *((Source.TEXT, "text") if row.text is not None else (Source.ASSISTANT, "completion"))),
-            (self.eos or "", Source.STOP, ""),
+            (eos, Source.STOP, ""),
         ]
         kept = [field for field in fields if field[0]]
         starts = [0, *accumulate(len(text) for text, _, _ in kept)]

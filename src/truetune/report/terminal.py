@@ -19,6 +19,7 @@ from truetune.checks.rule import Rule
 from truetune.encoding.ledger import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audited, judged
+from truetune.report.learned import and_why, who_learns
 from truetune.report.text import clip, drawn, many, share, visible, wrap
 from truetune.spec.run import Severity
 
@@ -135,13 +136,15 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
     rows = many(report.examples, "example")
     if report.examples != report.rows:
         rows += f" of {many(report.rows, 'row')}"
-    says = "learns" if report.spec.mask_by == "contract" else "should learn"
+    says = who_learns(report)
     line = (
         f"{says} {ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)}) "
         f"in {rows}: {by_source}"
     )
-    if report.lengths.lost_supervised:
+    left_out = report.learned is not None and report.learned.left_out
+    if report.lengths.lost_supervised and not left_out:
         line += f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
+    line += and_why(report)
     text = Text("\n".join(wrap(line, width)))
     text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
     return text

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from truetune.spec.training import Training
+from truetune.trainers.facts import NAMES, TrainerName
 
 Severity = Literal["error", "warning", "info"]
 What = Literal["assistant", "last", "completion", "all"]
@@ -123,8 +124,12 @@ class RunSpec(_Part):
     """What is looked at while the run trains."""
     rehearsal: bool = True
     """`truetune train` rehearses the run in miniature before its first step."""
+    trained_by: TrainerName | None = None
+    """Whose trainer will read the rows: what it learns of them, and how bad a finding is, depend on it. None: that of
+    the settings or the script that is checked; else it is not known."""
     trainer: dict[str, Any] = Field(default_factory=dict)
-    """Passed to the arguments of the trainer (transformers' TrainingArguments, TRL's DPOConfig, ...) as they are."""
+    """Passed to the arguments of the trainer (transformers' TrainingArguments, TRL's DPOConfig, ...) as they are; a
+    word alone is `trained_by`."""
     select: tuple[str, ...] = ()
     """Rules to run, by name or code prefix; all when empty."""
     ignore: tuple[str, ...] = ()
@@ -133,6 +138,24 @@ class RunSpec(_Part):
     """The lowest severity that makes the exit code 1."""
     allow_unjudged: bool = False
     """The exit code is 0, not 3, where something that was asked for could not be judged."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _trainer_by_name(cls, value: Any) -> Any:
+        """`trainer: trl` is `trained_by: trl`."""
+        if not isinstance(value, dict) or value.get("trainer") not in NAMES:
+            return value
+        named = value["trainer"]
+        if value.get("trained_by") not in (None, named):
+            raise ValueError(f"trainer is {named} and trained_by is {value['trained_by']}; keep one")
+        return {key: item for key, item in value.items() if key != "trainer"} | {"trained_by": named}
+
+    @field_validator("trainer", mode="before")
+    @classmethod
+    def _trainer_is_known(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"expected one of {', '.join(NAMES)}, or the arguments of a trainer by name")
+        return value
 
     @field_validator("data", "eval_data", "select", "ignore", mode="before")
     @classmethod

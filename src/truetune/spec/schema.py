@@ -33,6 +33,8 @@ def schema() -> dict[str, Any]:
         settings[name]["anyOf"] = [{"type": "string"}, many]
     what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
     settings["learn"] = {"anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}], **_without(settings["learn"], "$ref")}
+    named = next(part for part in settings["trained_by"]["anyOf"] if "enum" in part)
+    settings["trainer"] = {"anyOf": [named, {"type": "object"}], "description": settings["trainer"]["description"]}
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]

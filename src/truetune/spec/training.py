@@ -122,9 +122,8 @@ class Training(_Part):
     """Tokens that are added to the tokenizer before training."""
     special_tokens: dict[str, str] = Field(default_factory=dict)
     """Set on the tokenizer before training: `pad_token`, `eos_token`, ..."""
-    pads_masked_by: Literal["position", "id"] | None = None
-    """How the collator finds the pads in the labels, where the stack is known: TRL, Axolotl and LLaMA-Factory by their
-    position, transformers' language-modelling collator by the id of the pad token."""
+    pads_masked_by: Literal["position", "id", "unknown"] | None = None
+    """How the collator finds the pads in the labels; None: as the trainer does by default (`trained_by`)."""
     resize_vocab: bool | None = None
     """The embedding is resized to the vocabulary."""
 

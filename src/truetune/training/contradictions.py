@@ -53,7 +53,12 @@ def refuse(spec: RunSpec, training: Training, trainer: Mapping[str, Any], *, gpu
     """Raises UsageError with every contradiction that was found, one a line."""
     if training.method not in SUPPORTED:
         raise UsageError(f"training.method: {training.method} is not trained here; there are {', '.join(SUPPORTED)}")
-    found = [*_strangers(training, trainer), *_rows(spec, training), *_weights(training, gpu=gpu, bf16=bf16)]
+    found = [
+        *_other_trainer(spec),
+        *_strangers(training, trainer),
+        *_rows(spec, training),
+        *_weights(training, gpu=gpu, bf16=bf16),
+    ]
     found += _preferences(training, trainer)
     if training.warmup_ratio is not None and training.warmup_steps is not None:
         found.append(
@@ -61,6 +66,11 @@ def refuse(spec: RunSpec, training: Training, trainer: Mapping[str, Any], *, gpu
         )
     if found:
         raise UsageError("\n".join(found))
+
+
+def _other_trainer(spec: RunSpec) -> Iterator[str]:
+    if spec.trained_by not in (None, "truetune"):
+        yield f"trained_by: {spec.trained_by} is another trainer than truetune train; leave it out"
 
 
 def _strangers(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:

@@ -24,15 +24,6 @@ from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.training.listen import Listener
 
-MENDED = (
-    *("pad-is-stop-token", "pad-missing", "pad-id-outside-embedding", "padding-side", "stop-ids-incomplete"),
-    *("truncation-state-persisted", "truncation-cuts-the-terminator", "truncation-leaves-no-label"),
-    "pair-truncated-on-one-side",
-    "ids-beyond-embedding",
-    "new-tokens-left-untrained",
-)
-"""Rules on what the preparation sets right, what labels made by place are immune to, and what a cut loses: here long
-examples are dropped whole, and counted"""
 STRICT = ("packed-without-boundaries", "template-never-applied")
 """Rules that warn of other trainers' choices: here they can only be faults"""
 GIVEN = 200
@@ -63,9 +54,7 @@ class Looks:
 
 def check_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
-    adapts = spec.training.lora is not None or spec.training.adapter is not None
-    moot = MENDED if adapts else (*MENDED, "base-model-special-tokens-untrained")
-    spec = spec.model_copy(update={"ignore": (*spec.ignore, *moot)})
+    spec = spec.model_copy(update={"trained_by": "truetune"})
     report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
     config = Config("truetune", truetune.__version__, "", spec, limit=spec.max_length)
     return with_judgement(report, of_settings(config, spec))

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.config.keys import case
 from truetune.checks.config.model import folder, tied
 from truetune.checks.findings import Finding
@@ -61,6 +62,7 @@ OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
 class NewTokensLeftUntrained(ConfigRule):
     code = "TT620"
     severity = "error"
+    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

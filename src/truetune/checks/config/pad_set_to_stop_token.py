@@ -5,7 +5,8 @@ Compares the pad token that the settings give the tokenizer (`pad_token`, Axolot
 they give it, else with the tokenizer's own, where that is on this machine.
 
 ## Why it is bad
-TRL and Axolotl pad labels by place, so this run is right. The tokenizer is saved with it, though: whoever trains on
+TRL and Axolotl mask pads by position, so their run is right: a note. Where the collator masks by id it is an error: no
+stop token is learned. The tokenizer is saved with it, though: whoever trains on
 from there with a collator that masks by id, or generates in batches without an attention mask, loses the stop token.
 
 ## Example
@@ -39,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import ByFact, Judged
 from truetune.checks.config.families import terminator
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
@@ -47,7 +49,16 @@ from truetune.checks.rule import ConfigRule
 
 class PadSetToStopToken(ConfigRule):
     code = "TT639"
-    severity = "info"
+    severity = "error"
+    by_trainer = (
+        ByFact(
+            "pads_masked_by",
+            {
+                "position": Judged("info", "{trainer} masks pads by their position: no label is lost here"),
+                None: Judged("warning", "it is not known how the collator masks pads: by id, no stop token is learned"),
+            },
+        ),
+    )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.by_trainer import CUT_ACTIONS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.pairs.sides import limit_of
 from truetune.checks.places import in_example, side_of
@@ -53,6 +54,7 @@ from truetune.encoding.batch import Batch
 class PairTruncatedOnOneSide(DataRule):
     code = "TT504"
     severity = "warning"
+    by_trainer = (CUT_ACTIONS,)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
@@ -43,6 +44,7 @@ from truetune.render.probes import ANSWER, QUESTION, chat
 class PlainStringPairSkipsTemplate(DataRule):
     code = "TT211"
     severity = "warning"
+    by_trainer = (ByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -46,14 +46,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
+
+UNKNOWN_BOS = "TRL, Axolotl and transformers encode text like this; Unsloth and LLaMA-Factory add no second BOS"
 
 
 class RenderThenRetokenizeDoubleBos(DataRule):
     code = "TT209"
     severity = "error"
+    by_trainer = (ByFact("doubles_bos", {False: MOOT, None: Judged("warning", UNKNOWN_BOS)}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import at_stop, first_answer
 from truetune.checks.rule import DataRule
@@ -46,6 +47,7 @@ from truetune.encoding.batch import Batch
 class TurnTerminatorIsNotEos(DataRule):
     code = "TT201"
     severity = "error"
+    by_trainer = (ByFact("template", {"own": MOOT}),)
     chats = 0
     first: Case | None = None
 
@@ -72,11 +74,15 @@ class TurnTerminatorIsNotEos(DataRule):
         elif eos is None or terminator.token.id != eos.id:
             stops = [stop for stop in self.probes.stops if stop.id == terminator.token.id]
             listed = [origin for stop in stops for origin in stop.origins if origin != "template"]
+            by_eos = self.setup.trainer.stops_learned.value == "eos"
             shown = f"{eos.token} ({eos.id})" if eos else "none"
             yield self.finding(
                 f"the chat template ends turns with {terminator.token.token}, the tokenizer's EOS is {shown}",
                 f"set eos_token to {terminator.token.token} where the trainer or the server knows only one EOS",
-                severity="info" if listed else "warning",
-                evidence=[f"{terminator.token.token} is among the stop tokens of: {', '.join(listed) or 'no file'}"],
+                severity="error" if by_eos else "info" if listed else "warning",
+                evidence=[
+                    f"{terminator.token.token} is among the stop tokens of: {', '.join(listed) or 'no file'}",
+                    *([f"{self.setup.trainer.called} learns no other token behind an answer than the EOS"] * by_eos),
+                ],
                 cases=filter(None, [self.first]),
             )

@@ -65,7 +65,9 @@ class BaseModelSpecialTokensUntrained(DataRule):
             self.used.update(batch.ids[self.control[batch.ids]].tolist())
 
     def findings(self) -> Iterator[Finding]:
-        if self.matrix is None:
+        training = self.spec.training
+        whole = training.lora is None and training.adapter is None
+        if self.matrix is None or (whole and self.setup.trainer.prepares_model.value):
             return
         size = len(self.matrix.values)
         ids = np.array(sorted(id for id in self.used if id < size), dtype=np.int64)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import DataRule
 
@@ -42,6 +43,7 @@ NAMED = ("pad", "eos", "bos")
 class PadIdOutsideEmbedding(DataRule):
     code = "TT104"
     severity = "error"
+    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def findings(self) -> Iterator[Finding]:
         rows = self.tokenizer.embedding_rows

@@ -3,8 +3,9 @@
 ## What it does
 Compares the pad token with every token that ends a turn: the tokenizer's EOS, those of generation_config and config,
 and the one that the chat template writes. It counts the supervised tokens that are the pad token; where there are
-none, and only generation_config or config names it (as Qwen's do), it is a note; so it is where the settings are those
-of a stack that masks pads by their position (TRL, Axolotl, LLaMA-Factory). Without rows nothing is proved: a warning.
+none, and only generation_config or config names it (as Qwen's do), it is a note. It is an error where the trainer masks
+labels by the id of the pad, a note where it masks them by position (TRL, Axolotl, LLaMA-Factory), and a warning where
+the trainer is not known (`--trainer`).
 
 ## Why it is bad
 Collators that mask by id (transformers' `DataCollatorForLanguageModeling` among them) give each label that equals the
@@ -38,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
@@ -49,6 +51,21 @@ from truetune.spec.run import Severity
 class PadIsStopToken(DataRule):
     code = "TT101"
     severity = "error"
+    by_trainer = (
+        ByFact("clashing_pad", {"replaced": MOOT}),
+        ByFact(
+            "pads_masked_by",
+            {
+                "position": Judged("info", "{trainer} masks pads by their position: no label is lost here"),
+                "id": Judged("error", "{trainer} masks every label that is the pad token"),
+                None: Judged(
+                    "warning",
+                    "the trainer is not known: by position (TRL, Axolotl, LLaMA-Factory) no label is lost, by id "
+                    "(transformers' language-modelling collator) all of these are; name it with --trainer",
+                ),
+            },
+        ),
+    )
     supervised = masked = 0
 
     def batch(self, batch: Batch) -> None:
@@ -71,15 +88,11 @@ class PadIsStopToken(DataRule):
         )
 
     def _severity(self, clash: Stop) -> Severity:
-        """An error where labels are lost by it, as far as the stack and the rows are known."""
-        if self.spec.training.pads_masked_by == "position":
-            return "info"
+        """An error where a trainer that masks by id loses labels by it; by_trainer says what others make of it."""
         if self.masked:
             return "error"
         return "warning" if {"tokenizer", "template"} & set(clash.origins) else "info"
 
     def _lost(self) -> Iterator[str]:
-        if self.spec.training.pads_masked_by == "position":
-            yield "this stack masks pads by their position: no label is lost here"
-        elif self.supervised:
+        if self.supervised:
             yield f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are masked by id"

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.render.pads import good_pad
@@ -39,6 +40,18 @@ from truetune.render.pads import good_pad
 class PadMissing(DataRule):
     code = "TT102"
     severity = "warning"
+    by_trainer = (
+        ByFact(
+            "missing_pad",
+            {
+                "chosen": MOOT,
+                "error": Judged(
+                    "warning", "{trainer} stops when it pads the first batch; pad = EOS is the usual repair"
+                ),
+            },
+        ),
+        ByFact("pads_masked_by", {"position": Judged("info", "{trainer} masks pads by their position")}),
+    )
 
     def findings(self) -> Iterator[Finding]:
         if "pad" in self.tokenizer.special:

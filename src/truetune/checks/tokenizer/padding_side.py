@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 
@@ -42,6 +43,7 @@ ABSOLUTE = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "c
 class PaddingSide(DataRule):
     code = "TT103"
     severity = "warning"
+    by_trainer = (ByFact("pads_on", {"right": MOOT}),)
 
     def findings(self) -> Iterator[Finding]:
         if self.tokenizer.padding_side != "left":

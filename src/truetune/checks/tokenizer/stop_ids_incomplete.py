@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
@@ -45,6 +46,7 @@ from truetune.encoding.batch import Batch
 class StopIdsIncomplete(DataRule):
     code = "TT105"
     severity = "error"
+    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
     chats = 0
 
     def batch(self, batch: Batch) -> None:

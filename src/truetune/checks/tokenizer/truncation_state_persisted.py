@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
@@ -40,6 +41,18 @@ from truetune.encoding.batch import Batch
 class TruncationStatePersisted(DataRule):
     code = "TT107"
     severity = "error"
+    by_trainer = (
+        ByFact(
+            "file_truncation",
+            {
+                "ignored": Judged(
+                    "info", "{trainer} switches it off when it encodes; the `tokenizers` library does not"
+                ),
+                "removed": MOOT,
+                None: Judged("warning", "transformers' tokenizers switch it off, the `tokenizers` library does not"),
+            },
+        ),
+    )
     examples = longer = 0
 
     def batch(self, batch: Batch) -> None:

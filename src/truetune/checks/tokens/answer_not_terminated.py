@@ -34,15 +34,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
+EVERYTHING = -1
+"""The turn of a span that holds the whole example"""
+
 
 class AnswerNotTerminated(DataRule):
     code = "TT408"
     severity = "error"
+    by_trainer = (ByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -53,7 +58,7 @@ class AnswerNotTerminated(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
-                if turn.message in trained:
+                if turn.message in trained or (EVERYTHING in trained and turn.end > turn.start >= 0):
                     self.turns += 1
                     if turn.stop_start < 0:
                         self.open += 1

@@ -21,7 +21,7 @@ data:
 ```
 
 ## Fix safety
-TRL appends EOS to rows of text and to completions by itself: then say `--append-eos`, and nothing else changes. Most
+TRL appends EOS to rows of text and to completions by itself: then say `--trainer trl`, and nothing else changes. Most
 fast tokenizers ignore `add_eos_token`; writing the EOS token at the end of the text always works.
 
 ## References
@@ -67,11 +67,15 @@ class EosNotAppendedByTokenizer(DataRule):
     def findings(self) -> Iterator[Finding]:
         if self.open:
             eos = self.tokenizer.special.get("eos")
+            known = self.setup.trainer.appends_eos.value is not None
+            by_itself = "" if known else (
+                ", or name the trainer with --trainer if it does that itself (TRL does, transformers' Trainer does not)"
+            )  # fmt: skip
+            appends = f"{self.setup.trainer.called} appends none to such rows"
             yield self.finding(
                 f"{self.open:,} of {self.rows:,} rows of plain text end without a stop token",
-                f"end each with {eos.token if eos else 'the EOS token'}, or say --append-eos if your trainer does "
-                "(TRL does, transformers' Trainer does not)",
-                evidence=["encoding with special tokens appends no EOS with this tokenizer"],
+                f"end each with {eos.token if eos else 'the EOS token'}{by_itself}",
+                evidence=["encoding with special tokens appends no EOS with this tokenizer", *([appends] * known)],
                 cases=self.cases,
                 count=self.open,
                 total=self.rows,

@@ -35,6 +35,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
@@ -44,6 +45,7 @@ from truetune.encoding.batch import Batch
 class IdsBeyondEmbedding(DataRule):
     code = "TT407"
     severity = "error"
+    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -1,7 +1,8 @@
 """No max_length is set, and examples are longer than the trainer's default.
 
 ## What it does
-Where the run sets no `max_length`, it counts the examples over 1,024 tokens, TRL's default.
+Where the run sets no `max_length`, it counts the examples over the default of its trainer: TRL's 1,024 tokens, which is
+taken too where the trainer is not known, LLaMA-Factory's 2,048, Axolotl's 512.
 
 ## Why it is bad
 TRL cuts them at 1,024 without a word: answers end in the middle of a sentence, without their stop token.
@@ -36,41 +37,52 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
 DEFAULT = 1024
+"""TRL's, which is taken where the trainer is not known"""
+
+NOT_KNOWN = "the trainer is not known: others have another limit, or none; name it with --trainer"
 
 
 class SftMaxLengthDefault1024(DataRule):
     code = "TT405"
     severity = "warning"
+    by_trainer = (ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        cut = setup.trainer.cut.value
+        self.limit = DEFAULT if setup.trainer.name is None else cut.limit
         self.examples = self.over = self.lost = self.longest = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        if self.spec.max_length is not None:
+        if self.spec.max_length is not None or self.limit is None:
             return
         lengths = batch.lengths
         self.examples += len(lengths)
-        for i in np.flatnonzero(lengths > DEFAULT).tolist():
+        for i in np.flatnonzero(lengths > self.limit).tolist():
             self.over += 1
             self.longest = max(self.longest, int(lengths[i]))
-            self.lost += int(batch.supervised[batch.offsets[i] + DEFAULT : batch.offsets[i + 1]].sum())
+            self.lost += int(batch.supervised[batch.offsets[i] + self.limit : batch.offsets[i + 1]].sum())
             if len(self.cases) < MAX_CASES:
-                self.cases.append(in_example(batch, i, DEFAULT, f"{lengths[i]:,} tokens"))
+                self.cases.append(in_example(batch, i, self.limit, f"{lengths[i]:,} tokens"))
 
     def findings(self) -> Iterator[Finding]:
         if self.over:
+            trainer = self.setup.trainer
+            cut = trainer.cut.value
+            does = {"drop": "leaves them out", "both": "cuts prompts and answers"}.get(cut.action, "cuts them")
+            who = "TRL cuts them" if trainer.name is None else f"{trainer.called} {does}"
             yield self.finding(
-                f"{self.over:,} of {self.examples:,} examples are longer than {DEFAULT:,} tokens, and no max_length is "
-                "set: TRL cuts at its default",
-                f"set max_length in the trainer and here (the longest example has {self.longest:,} tokens)",
+                f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,} tokens, and no "
+                f"{cut.setting} is set: {who} by default",
+                f"set {cut.setting} in the trainer and here (the longest example has {self.longest:,} tokens)",
                 evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
                 cases=self.cases,
                 count=self.over,

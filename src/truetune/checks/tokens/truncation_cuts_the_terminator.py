@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.by_trainer import CUT_ACTIONS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
@@ -48,6 +49,7 @@ from truetune.render.rendering import Source
 class TruncationCutsTheTerminator(DataRule):
     code = "TT403"
     severity = "warning"
+    by_trainer = (CUT_ACTIONS,)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.by_trainer import CUT_ACTIONS, ByFact, Judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
@@ -47,6 +48,13 @@ from truetune.encoding.batch import Batch
 class TruncationLeavesNoLabel(DataRule):
     code = "TT404"
     severity = "error"
+    by_trainer = (
+        CUT_ACTIONS,
+        ByFact(
+            "cut.action", {"both": Judged("warning", "{trainer} cuts prompt and answer, and some of the answer stays")}
+        ),
+        ByFact("cut.empties", {"dropped": Judged("warning", "{trainer} drops rows without a label, and says nothing")}),
+    )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -16,6 +16,7 @@ from truetune.spec.located import parse
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks.facts import DEPRECATED, RENAMED
 from truetune.spec.training import Training
+from truetune.trainers import TRAINERS
 
 
 class _Unknown:
@@ -153,7 +154,8 @@ class Draft:
         }
         if self.stack != "transformers":
             by_id = self.stack == "llama-factory" and self.fields.get("training.method") == "pretrain"
-            self.fields["training.pads_masked_by"] = "id" if by_id else "position"
+            by_default = TRAINERS[self.stack].pads_masked_by.value
+            self.fields["training.pads_masked_by"] = "id" if by_id else by_default
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
 
         def place(key: str) -> Place:

@@ -10,6 +10,8 @@ from truetune.spec.stacks.columns import columns
 from truetune.spec.stacks.draft import UNKNOWN, Draft, on
 from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.shared import checkpointing, device_map, joined, sharding, special_tokens
+from truetune.trainers import TRAINERS
+from truetune.trainers.facts import RowKind
 
 METHODS = {
     "TrainingArguments": "sft", "Seq2SeqTrainingArguments": "sft", "SFTConfig": "sft", "DPOConfig": "dpo",
@@ -63,7 +65,7 @@ def learned(draft: Draft) -> None:
     """What TRL's SFTTrainer supervises, once the data are known: without a word from the file, what follows a prompt
     column, and every token of rows that have none."""
     found = columns(draft.fields.get("data", ()))
-    text, only = draft.get("dataset_text_field"), draft.get("completion_only_loss")
+    text = draft.get("dataset_text_field")
     if isinstance(text, str) and text != "text" and text in found:
         draft.put("map", {"text": text}, "dataset_text_field")
     if on(draft.get("assistant_only_loss")):
@@ -71,9 +73,14 @@ def learned(draft: Draft) -> None:
         if _tagged(draft.fields.get("tokenizer")):
             draft.put("mask_by", "generation-tags", "assistant_only_loss")
     elif found:
-        paired = {"prompt", "completion"} <= found
-        what = "completion" if paired and (only is None or on(only)) else "all"
-        draft.put("learn", {"what": what}, "completion_only_loss")
+        kind: RowKind = "prompt-completion" if {"prompt", "completion"} <= found else "chat"
+        decision = TRAINERS["trl"].decision(kind, lambda name: _switch(draft.get(name)))
+        draft.put("learn", {"what": decision.learned}, "completion_only_loss")
+
+
+def _switch(value: Any) -> bool | None:
+    """A switch as it is set; None where it is not."""
+    return None if value is None else on(value)
 
 
 def _tagged(tokenizer: str | None) -> bool:

@@ -1,0 +1,71 @@
+"""How bad a finding is under the trainer that will read the rows.
+
+A rule gives each finding the severity that it has where the trainer is hurt by it, and names the facts that it depends
+on. Here the trainer's own value of each such fact caps that severity, or makes the finding moot, and adds the reason to
+its evidence. A rule never asks for a trainer's name, so a trainer that is added to the table needs no change of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from truetune.checks.findings import RANK, Finding
+from truetune.spec.run import Severity
+from truetune.trainers.facts import TrainerFacts
+
+
+class Judged(NamedTuple):
+    """What a finding is worth under one value of a fact."""
+
+    at_most: Severity | None
+    """None: it says nothing of a run by such a trainer, and is left out"""
+    because: str = ""
+    """Added to the evidence; `{trainer}` is its name"""
+
+
+MOOT = Judged(None)
+
+
+@dataclass(frozen=True, slots=True)
+class ByFact:
+    """The severity by one fact of the trainer."""
+
+    fact: str
+    """Field of TrainerFacts; of a record in it with a dot: `cut.action`"""
+    judged: Mapping[Any, Judged]
+    """By the fact's value; a finding stays as it is under a value that is not here. None: the trainer is not known"""
+
+    def of(self, trainer: TrainerFacts) -> Judged | None:
+        """What a finding is worth under a trainer; None: what the rule says."""
+        name, _, part = self.fact.partition(".")
+        value = getattr(trainer, name).value
+        if part:
+            value = getattr(value, part) if trainer.name is not None else None
+        return self.judged.get(value)
+
+
+CUT_ACTIONS = ByFact(
+    "cut.action",
+    {
+        "none": MOOT,
+        "count": MOOT,
+        "drop": Judged("warning", "{trainer} leaves such rows out whole: their answers are not cut, and not learned"),
+    },
+)
+"""What becomes of a finding on answers that a limit cuts"""
+
+
+def judged(findings: Iterable[Finding], by: Iterable[ByFact], trainer: TrainerFacts) -> Iterator[Finding]:
+    """The findings of a rule as they hold under a trainer."""
+    verdicts = [verdict for fact in by if (verdict := fact.of(trainer)) is not None]
+    if MOOT.at_most in [verdict.at_most for verdict in verdicts]:
+        return
+    for finding in findings:
+        severity, evidence = finding.severity, list(finding.evidence)
+        for verdict in verdicts:
+            severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
+            if verdict.because:
+                evidence.append(verdict.because.format(trainer=trainer.called))
+        yield replace(finding, severity=severity, evidence=tuple(evidence))

@@ -1,0 +1,197 @@
+"""Whose trainer will read the rows, and what its facts make of the settings.
+
+The trainer is named (`--trainer`, `trained_by`), else found in the settings files and scripts among the paths. Where
+two of them say different things, it is not known: a guess would be a false verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from truetune.checks.source.labels import lm_collators, masks_by_id
+from truetune.data.conversation import Conversation
+from truetune.data.rows import read
+from truetune.errors import DataError, SpecError, TruetuneError
+from truetune.source.config import config_of_source
+from truetune.source.module import Module
+from truetune.source.module import read as read_module
+from truetune.source.walk import sources
+from truetune.spec.config import Config
+from truetune.spec.run import RunSpec
+from truetune.spec.training import Training
+from truetune.trainers import NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
+from truetune.trainers.facts import Cut, RowKind
+
+ORDER: tuple[TrainerName, ...] = ("unsloth", "axolotl", "llama-factory", "truetune", "trl", "transformers", "torch")
+"""Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
+assert set(ORDER) == set(NAMES)
+POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
+"""They pad given labels with -100"""
+WHOLE_PACKS = ("wrapped", "bfd_split")
+"""Packing that joins all texts, or goes on with the rest of a long one in another row"""
+
+
+class Sighting(NamedTuple):
+    """A trainer that was found among the paths."""
+
+    name: TrainerName
+    where: str
+    """The path"""
+    training: Training | None = None
+    """What a script sets"""
+    max_length: int | None = None
+
+
+@dataclass
+class Whose:
+    """The trainers that the paths show."""
+
+    configs: list[Sighting] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    """Scripts, and folders of them"""
+
+    def config(self, config: Config) -> None:
+        """Note the trainer of a settings file, which may name another one itself."""
+        self.configs.append(Sighting(config.spec.trained_by or config.stack, config.path))
+
+    @cached_property
+    def seen(self) -> tuple[Sighting, ...]:
+        """All that were found. The scripts are read here, once all paths are known."""
+        modules = (_module(file) for _, file in sources(self.sources))
+        scripts = (sighting_of(module) for module in modules if module is not None)
+        return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
+
+    @property
+    def names(self) -> tuple[TrainerName, ...]:
+        """The different trainers, in the order in which they were found."""
+        return tuple(dict.fromkeys(sighting.name for sighting in self.seen))
+
+    def over(self, spec: RunSpec) -> RunSpec:
+        """A run with the trainer that is named, else the one that was found, and what its script sets; as it is where
+        several were found."""
+        name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
+        if name is None:
+            return spec
+        update: dict[str, Any] = {"trained_by": name}
+        scripts = [sighting for sighting in self.seen if sighting.training is not None and sighting.name == name]
+        if len(scripts) == 1 and "training" not in spec.model_fields_set:
+            update["training"] = scripts[0].training
+            if spec.max_length is None and scripts[0].max_length is not None:
+                update["max_length"] = scripts[0].max_length
+        return spec.model_copy(update=update)
+
+    def note(self) -> str:
+        """Why the trainer is not known though some were found; empty otherwise."""
+        if len(self.names) < 2:
+            return ""
+        found = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
+        return f"several trainers are among the paths: {found}; name one with --trainer"
+
+
+def _module(file: Path) -> Module | None:
+    try:
+        return read_module(file)
+    except DataError:
+        return None  # lint says what is wrong with the file
+
+
+def sighting_of(module: Module) -> Sighting | None:
+    """The trainer that a Python program calls, with the settings that it gives to it; None where it calls none."""
+    name = next((name for name in ORDER if _calls(module, name)), None)
+    if name is None:
+        return None
+    training, limit = Training(), None
+    try:
+        if (config := config_of_source(module)) is not None:
+            training, limit = config.spec.training, config.spec.max_length
+    except SpecError:
+        pass  # a value that no field takes: lint names it, and the trainer is known all the same
+    pads = _pads(module, facts_of(name))
+    return Sighting(name, module.path, training.model_copy(update={"pads_masked_by": pads}), limit)
+
+
+def _calls(module: Module, name: TrainerName) -> bool:
+    found = next(module.calls(*TRAINERS[name].calls), None) is not None
+    # A loop of one's own steps its optimizer; a script that only builds one hands it to a trainer.
+    return found and (name != "torch" or next(module.methods("backward"), None) is not None)
+
+
+def _pads(module: Module, facts: TrainerFacts) -> Literal["position", "id", "unknown"] | None:
+    """How the pads are masked by what a script says of its collator."""
+    if next(lm_collators(module), None) is not None or next(masks_by_id(module), None) is not None:
+        return "id"
+    if next(module.calls(*POSITION_COLLATORS), None) is not None:
+        return "position"
+    given = any("data_collator" in call.keywords for call in module.calls(*facts.calls))
+    return "unknown" if given or facts.collator else facts.pads_masked_by.value
+
+
+def row_kind(row: Conversation | None) -> RowKind:
+    """What a trainer takes a row for; a chat where there is none."""
+    if row is None:
+        return "chat"
+    if row.format == "alpaca":
+        return "instruction"
+    if row.prompt_messages is not None or (not row.is_chat and row.text is None):
+        return "prompt-completion"
+    return "chat" if row.is_chat else "text"
+
+
+def first_row(spec: RunSpec) -> Conversation | None:
+    """The first row, by which trainers decide for all; None where none can be read."""
+    try:
+        return next(_rows(spec), None)
+    except TruetuneError:
+        return None  # the check itself says what is wrong with the file
+
+
+def _rows(spec: RunSpec) -> Iterator[Conversation]:
+    return read(spec.data, format=spec.format, columns=spec.map) if spec.data else iter(())
+
+
+def resolved(spec: RunSpec) -> RunSpec:
+    """A run with what its trainer does by default in every field that is not set."""
+    facts = trainer_of(spec)
+    if facts.name is None:
+        return spec
+    kind, given = row_kind(first_row(spec)), spec.model_fields_set
+    update: dict[str, Any] = {}
+    decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
+    if "learn" not in given and decision.learned is not None:
+        update["learn"] = spec.learn.model_copy(update={"what": decision.learned})
+    if "append_eos" not in given and facts.appends_eos.value is not None:
+        update["append_eos"] = kind in facts.appends_eos.value
+    if "history" not in given and facts.as_served.value is False:
+        update["history"] = "single"
+    return spec.model_copy(update=update)
+
+
+def trainer_of(spec: RunSpec) -> TrainerFacts:
+    """The facts of the run's trainer, as its settings change them."""
+    facts, training = facts_of(spec.trained_by), spec.training
+    if facts.name is None and training.pads_masked_by is None:
+        return facts
+    if training.pads_masked_by is not None:
+        facts = facts.masking_pads_by(None if training.pads_masked_by == "unknown" else training.pads_masked_by)
+    template = training.other.get("datasets.chat_template") or training.other.get("chat_template")
+    if isinstance(template, str) and not template.startswith("tokenizer_default"):
+        facts = replace(facts, template=replace(facts.template, value="own"))
+    if training.other.get("eot_tokens"):
+        facts = replace(facts, stops_learned=replace(facts.stops_learned, value="turn"))
+    return replace(facts, cut=replace(facts.cut, value=_cut(facts.cut.value, spec)))
+
+
+def _cut(cut: Cut, spec: RunSpec) -> Cut:
+    """What happens to long rows under the settings."""
+    other = spec.training.other
+    if spec.training.packing and spec.training.packing_strategy in WHOLE_PACKS:
+        cut = cut._replace(action="none")
+    elif other.get("excess_length_strategy") == "truncate":
+        cut = cut._replace(action="end")
+    elif cut.action == "count" and spec.encode.overflow != "drop":
+        cut = cut._replace(action="none")
+    return cut if spec.max_length is None else cut._replace(limit=spec.max_length)

@@ -1,0 +1,34 @@
+"""Trainers: what each trainer does with rows, as recorded facts, one module per trainer and release.
+
+A check judges rows, and what a row teaches depends on who reads it: the same pad token spoils one trainer's labels and
+means nothing to another's. Each fact names the place in that release where it was read, and tests compare it with the
+real package where that installs. Rules never ask for a trainer's name, only for its facts (`checks.by_trainer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from truetune.trainers import axolotl, llama_factory, torch_loop, transformers_trainer, trl_sft, truetune_train, unsloth
+from truetune.trainers.facts import NAMES, UNKNOWN, TrainerFacts, TrainerName
+
+__all__ = ["NAMES", "TRAINERS", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
+
+TRAINERS: Mapping[TrainerName, TrainerFacts] = {
+    facts.name: facts
+    for facts in (
+        trl_sft.FACTS,
+        transformers_trainer.FACTS,
+        axolotl.FACTS,
+        llama_factory.FACTS,
+        unsloth.FACTS,
+        truetune_train.FACTS,
+        torch_loop.FACTS,
+    )
+    if facts.name is not None
+}
+
+
+def facts_of(name: TrainerName | None) -> TrainerFacts:
+    """The facts of a trainer; those of no trainer in particular where it is not known."""
+    return UNKNOWN if name is None else TRAINERS[name]

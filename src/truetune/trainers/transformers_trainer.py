@@ -1,0 +1,42 @@
+"""transformers' Trainer with `DataCollatorForLanguageModeling(mlm=False)`, release 5.23.0.
+
+The Trainer renders and encodes nothing: the script does, and the collator makes the labels. With another collator the
+facts on labels do not hold; `checks.whose` sees which one a script names.
+"""
+
+from __future__ import annotations
+
+from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
+
+COLLATORS = "transformers/data/data_collator.py"
+COLLATOR = "DataCollatorForLanguageModeling.torch_call"
+TRAINER = "transformers/trainer.py"
+ENCODE = "TokenizersBackend._encode_plus"
+TOKENIZERS = "transformers/tokenization_utils_tokenizers.py"
+FACTS = TrainerFacts(
+    name="transformers",
+    family="transformers {release}",
+    title="transformers {release} Trainer",
+    package="transformers",
+    release="5.23.0",
+    proof="run",
+    calls=("transformers.Trainer", "transformers.Seq2SeqTrainer"),
+    learns=Fact(
+        Learning(dict.fromkeys(("chat", "prompt-completion", "instruction", "text"), "all")), COLLATORS, COLLATOR
+    ),
+    finds_answers_by=Fact(None, COLLATORS, COLLATOR),
+    pads_masked_by=Fact("id", COLLATORS, COLLATOR),
+    pads_on=Fact("tokenizer", COLLATORS, "pad_without_fast_tokenizer_warning"),
+    missing_pad=Fact("error", COLLATORS, "pad_without_fast_tokenizer_warning"),
+    clashing_pad=Fact("kept", COLLATORS, COLLATOR),
+    appends_eos=Fact(frozenset(), TRAINER, "Trainer"),
+    doubles_bos=Fact(True, TOKENIZERS, ENCODE),
+    stops_learned=Fact("turn", COLLATORS, COLLATOR),
+    cut=Fact(Cut(None, "max_length of the tokenizer call", "end", "kept"), TRAINER, "Trainer"),
+    template=Fact("tokenizer", TRAINER, "Trainer"),
+    as_served=Fact(False, TRAINER, "Trainer"),
+    file_truncation=Fact("ignored", TOKENIZERS, "TokenizersBackend.set_truncation_and_padding"),
+    prepares_model=Fact(False, TRAINER, "Trainer"),
+    packs=Fact(None, TRAINER, "Trainer"),
+    collator="DataCollatorForLanguageModeling",
+)

@@ -1,0 +1,36 @@
+"""`truetune train` of this release: labels by the inference contract, pads by position, long examples left out."""
+
+from __future__ import annotations
+
+from truetune import __version__
+from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
+
+PAD = "truetune/training/tokens.py"
+FACTS = TrainerFacts(
+    name="truetune",
+    family="truetune {release}",
+    title="truetune {release}",
+    package="truetune",
+    release=__version__,
+    proof="run",
+    calls=("truetune.train",),
+    learns=Fact(
+        Learning({"chat": "assistant", "prompt-completion": "completion", "instruction": "assistant", "text": "all"}),
+        "truetune/render/contract.py",
+        "plans",
+    ),
+    finds_answers_by=Fact("contract", "truetune/render/contract.py", "plans"),
+    pads_masked_by=Fact("position", "truetune/collate.py", "PaddingCollator"),
+    pads_on=Fact("right", PAD, "_padded"),
+    missing_pad=Fact("chosen", PAD, "_padded"),
+    clashing_pad=Fact("replaced", PAD, "_padded"),
+    appends_eos=Fact(frozenset(), "truetune/render/probes.py", "Probes.renderer (append_eos)"),
+    doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._plain"),
+    stops_learned=Fact("turn", "truetune/render/contract.py", "plans"),
+    cut=Fact(Cut(2048, "max_length", "count", "dropped"), "truetune/training/defaults.py", "LENGTH"),
+    template=Fact("tokenizer", "truetune/render/probes.py", "probes"),
+    as_served=Fact(True, "truetune/spec/run.py", "RunSpec.history"),
+    file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load"),
+    prepares_model=Fact(True, "truetune/training/embeddings.py", "fitted"),
+    packs=Fact("best-fit", "truetune/training/recipe.py", "_rows"),
+)
