@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
@@ -66,19 +66,52 @@ class Module:
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
-        return (call for call in self.all_calls if call.named(*patterns))
+        return self._matching(self._calls_by_name, patterns)
 
     def methods(self, *patterns: str) -> Iterator[Call]:
         """Calls of a method of that name on any object that is no module."""
-        return (
-            call
-            for call in self.all_calls
-            if call.method is not None and any(fnmatchcase(call.method, pattern) for pattern in patterns)
-        )
+        return self._matching(self._calls_by_method, patterns)
+
+    @cached_property
+    def _calls_by_name(self) -> dict[str, list[int]]:
+        """Qualified name -> the calls of it, by their number in `all_calls`."""
+        found: dict[str, list[int]] = {}
+        for number, call in enumerate(self.all_calls):
+            for name in call.names:
+                found.setdefault(name, []).append(number)
+        return found
+
+    @cached_property
+    def _calls_by_method(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number, call in enumerate(self.all_calls):
+            if call.method is not None:
+                found.setdefault(call.method, []).append(number)
+        return found
+
+    def _matching(self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]) -> Iterator[Call]:
+        """Patterns are compared with each name once, not with each call: a long file has few names."""
+        numbers: set[int] = set()
+        for pattern in patterns:
+            names = fnmatch.filter(numbers_by_name, pattern) if "*" in pattern else (pattern,)
+            for name in names:
+                numbers.update(numbers_by_name.get(name, ()))
+        return (self.all_calls[number] for number in sorted(numbers))
 
     def nodes(self, *kinds: type[N]) -> Iterator[N]:
         """Every node of these kinds, in the order of the text."""
+        by_type = self._nodes_by_type
+        if len(kinds) == 1 and kinds[0] in by_type:
+            return iter(by_type[kinds[0]])
         return (node for node in self.scopes.order if isinstance(node, kinds))
+
+    @cached_property
+    def _nodes_by_type(self) -> dict[type[ast.AST], list[Any]]:
+        """The nodes of each class that has no subclass among the nodes; in the order of the text."""
+        found: dict[type[ast.AST], list[Any]] = {}
+        for node in self.scopes.order:
+            found.setdefault(type(node), []).append(node)
+        return found
 
     def parents(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around this one, from the inside out."""
