@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from truetune.source.calls import Call
@@ -10,6 +11,8 @@ from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
 from truetune.spec import stacks
 from truetune.spec.config import Config, Place
+from truetune.spec.releases import major
+from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.transformers import METHODS
 
 PARTS = {
@@ -36,8 +39,17 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     beside = [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         beside.append(stacks.Call("LoraConfig", {}, complete=False))
+    if not trainers:
+        return ()
+    pins = module.pins
+    older = {stack for stack in ("trl", "transformers") if pins.before(stack, major(facts(stack).release))}
     return tuple(
-        stacks.config_of_calls([_laid_out(module, call, name), *beside], module.path, module.file_text)
+        replace(
+            stacks.config_of_calls(
+                [_laid_out(module, call, name, older=bool(older)), *beside], module.path, module.file_text
+            ),
+            pins=pins,
+        )
         for call, name in trainers
     )
 
@@ -56,7 +68,8 @@ def _trainer(call: Call) -> str | None:
     return None
 
 
-def _laid_out(module: Module, call: Call, name: str) -> stacks.Call:
+def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
+    """`older`: a release is asked for whose defaults are not known."""
     arguments: dict[str, Any] = {}
     places: dict[str, Place] = {}
     given = dict(call.keywords)
@@ -70,7 +83,7 @@ def _laid_out(module: Module, call: Call, name: str) -> stacks.Call:
         arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
         line, column = module.place(node)
         places[key] = Place(module.path, line, key, column)
-    return stacks.Call(name, arguments, places, complete=not call.open)
+    return stacks.Call(name, arguments, places, complete=not call.open and not older)
 
 
 def _plain(module: Module, node: ast.expr) -> Any:

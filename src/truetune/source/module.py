@@ -18,6 +18,7 @@ from truetune.source.calls import Call
 from truetune.source.flow import Flow
 from truetune.source.scopes import Scopes
 from truetune.source.text import Lines, decode, read_bytes
+from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -146,6 +147,14 @@ class Module:
     def cell_of(self, node: ast.AST) -> str | None:
         """`cell 3, line 2`, counted over code cells, in a notebook."""
         return notebook.describe(self.cells, self.lines, self.span(node)[0]) if self.cells else None
+
+    @cached_property
+    def pins(self) -> Pins:
+        """The releases that its own install commands or header ask for, else the requirements around it."""
+        if not self.path.endswith(".ipynb"):
+            return pins_of_script(self.file_text, self.path)
+        cells = ((cell.text, self.file_lines.place(cell.spots[0])[0]) for cell in self.cells if cell.text)
+        return pins_of_notebook(cells, self.path)
 
     @cached_property
     def file_lines(self) -> Lines:
