@@ -9,9 +9,12 @@ of file alike (requirements.txt, pyproject.toml, setup.py, environment.yml) and 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -120,10 +123,9 @@ def pins_around(path: str) -> Pins:
     found: dict[str, Pin] = {}
     for folder in _project_folders(Path(path)):
         here: dict[str, Pin] = {}
-        for pattern in REQUIREMENT_FILES:
-            for file in sorted(folder.glob(pattern)):
-                for stack, pin in _in_file(file):
-                    here.setdefault(stack, pin)
+        for file in _requirement_files(folder):
+            for stack, pin in _in_file(str(file), file.stat().st_mtime_ns):
+                here.setdefault(stack, pin)
         found = {**here, **found}
     return Pins(found)
 
@@ -139,15 +141,26 @@ def _is_root(folder: Path) -> bool:
     return any((folder / sign).exists() for sign in ROOT_SIGNS)
 
 
-def _in_file(file: Path) -> Iterator[tuple[str, Pin]]:
+def _requirement_files(folder: Path) -> list[Path]:
     try:
-        text = read_bounded(file, SETTINGS).decode("utf-8", "replace")
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+    except OSError:
+        return []
+    return [folder / name for name in names if any(fnmatchcase(name, pattern) for pattern in REQUIREMENT_FILES)]
+
+
+@lru_cache(maxsize=256)
+def _in_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+    """Kept, because every file of a project asks for the same."""
+    try:
+        text = read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError):
-        return
-    bare = file.suffix == ".txt"
+        return ()
+    found: list[tuple[str, Pin]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.lstrip().startswith(("#", "-r", "-c")):
-            yield from _in_line(line, str(file), number, bare=bare)
+            found += _in_line(line, path, number, bare=path.endswith(".txt"))
+    return tuple(found)
 
 
 def _in_line(line: str, file: str, number: int, *, bare: bool) -> Iterator[tuple[str, Pin]]:

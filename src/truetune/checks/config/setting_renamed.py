@@ -75,11 +75,12 @@ class SettingRenamed(ConfigRule):
             if config.raw.get(key, ...) is None or age == "older" or not (lost or old.now):
                 continue
             since = f"{old.package} {old.taken.gone}" if old.taken else f"{config.stack} {config.version}"
+            later = " and later" if old.taken else ""
             asked = config.pins.of(old.package)
             dated = age == "unknown" and old.taken is not None
             evidence = "Axolotl stops at it" if stops else fate(config) if lost else "the old name is still taken"
             yield self.finding(
-                f"{key} is {old.now} since {since}" if old.now else f"{key} is gone since {since}",
+                f"{key} is {old.now or 'gone'} in {since}{later}",
                 (f"write {old.now}" if old.now else "remove it")
                 + (f"; before {since}, {key} is right" if dated else ""),
                 severity="info" if not lost or (config.own_keys and dated) else "warning",

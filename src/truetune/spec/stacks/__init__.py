@@ -124,10 +124,12 @@ def _is_ours(value: Mapping[object, object]) -> bool:
     if _holds_rows(given):
         fitting.discard("data")
     rest = given.keys() - fitting
+    if len(fitting) < len(rest):
+        return False
     misspelt = {key for key in rest if key not in OWN and near(key, OWN)}
     if not rest - misspelt:
         return bool(fitting)
-    return bool(fitting & OURS_ALONE) and 2 * len(fitting) >= len(given)
+    return bool(fitting & OURS_ALONE)
 
 
 def _holds_rows(value: Mapping[str, object]) -> bool:

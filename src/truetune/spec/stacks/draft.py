@@ -187,7 +187,7 @@ class Draft:
             text=self.text,
             limit=limit,
             own_prompt=self.own_prompt,
-            renamed=tuple(_renamed(place(key), key, *old[key]) for key in raw if key in old),
+            renamed=tuple(_renamed(place(key), key, *old[key], of_trl=self.stack == "trl") for key in raw if key in old),
             missing=tuple(self.missing),
             pins=self.pins,
             own_keys=self.own_keys,
@@ -215,10 +215,11 @@ class Draft:
             raise SpecError("\n".join(dict.fromkeys(problems))) from None
 
 
-def _renamed(place: Place, key: str, package: str, now: str | None) -> Renamed:
+def _renamed(place: Place, key: str, package: str, now: str | None, *, of_trl: bool) -> Renamed:
     """TRL took some names of transformers for longer, or less long, in classes of its own."""
-    taken = TAKEN["trl"].get(key) if package == "transformers" else None
-    return Renamed(place, now, package, taken or TAKEN[package].get(key))
+    by_trl = of_trl and key in TAKEN["trl"]
+    owner = "trl" if by_trl else package
+    return Renamed(place, now, owner, TAKEN[owner].get(key))
 
 
 def near(key: str, known: Iterable[str]) -> str | None:
@@ -249,7 +250,7 @@ def _same_word(one: str, other: str) -> bool:
 
 def _slips(one: str, other: str) -> int:
     """Letters that are wrong, missing, too many, or change places with the next: the least number of them."""
-    if abs(len(one) - len(other)) > MOST_SLIPS:
+    if abs(len(one) - len(other)) > MOST_SLIPS or len(set(one) ^ set(other)) > 2 * MOST_SLIPS:
         return MOST_SLIPS + 1
     rows = [list(range(len(other) + 1))]
     for i, letter in enumerate(one, 1):
