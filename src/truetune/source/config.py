@@ -8,6 +8,7 @@ from typing import Any
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.prepared import cuts_rows
 from truetune.source.values import UNKNOWN
 from truetune.spec import stacks
 from truetune.spec.config import Config, Place
@@ -43,15 +44,13 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
         return ()
     pins = module.pins
     older = {stack for stack in ("trl", "transformers") if pins.before(stack, major(facts(stack).release))}
-    return tuple(
-        replace(
-            stacks.config_of_calls(
-                [_laid_out(module, call, name, older=bool(older)), *beside], module.path, module.file_text
-            ),
-            pins=pins,
-        )
-        for call, name in trainers
-    )
+    found = []
+    for call, name in trainers:
+        laid_out = [_laid_out(module, call, name, older=bool(older)), *beside]
+        config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+        limit = config.limit if "max_length" in config.places or cuts_rows(module, call) else None
+        found.append(replace(config, pins=pins, limit=limit))
+    return tuple(found)
 
 
 def config_of_source(module: Module) -> Config | None:

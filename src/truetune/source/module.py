@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import re
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +23,14 @@ from truetune.source.text import Lines, decode, read_bytes
 from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
 
 N = TypeVar("N", bound=ast.AST)
+NEWER: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
+    ((3, 12), re.compile(r"^\s*(?:type\s+\w+.*=|(?:async\s+)?(?:def|class)\s+\w+\[)")),
+    ((3, 14), re.compile(r"^\s*except\s+[\w.]+\s*,|\b[tT][rR]?[\"']|\b[rR][tT][\"']")),
+    ((3, 15), re.compile(r"^\s*lazy\s+(?:import|from)\b")),
+)
+"""Forms that an older Python refuses, each with the first that takes it: PEP 695; PEP 758 and 750; PEP 810"""
+NESTED_FSTRINGS = (3, 12)
+"""The first Python whose f-strings take their own quotes, backslashes and comments inside (PEP 701)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,8 @@ class Broken:
     """1-based, of `Module.text`"""
     column: int
     reason: str
+    newer: bool = False
+    """It may be right in a newer Python than the one that runs truetune"""
 
 
 @dataclass(frozen=True)
@@ -205,17 +217,26 @@ def parse(text: str, path: str, codec: str = "utf-8") -> Module:
                 break
         else:
             whole.append(notebook.blank(cell.text))
-            problems += [Broken(cell.first_line + b.line - 1, b.column, b.reason) for b in broken]
+            problems += [replace(b, line=cell.first_line + b.line - 1) for b in broken]
     joined = "".join(part + "\n" for part in whole)
     tree, broken = _tree(joined)
     return Module(path, text, joined, tree, (*problems, *broken), codec, cells)
+
+
+def _may_be_newer(text: str, reason: str, line: int) -> bool:
+    """Is what could not be parsed of a form that a newer Python than this one takes?"""
+    if reason.startswith("f-string") and sys.version_info < NESTED_FSTRINGS:
+        return True
+    written = Lines(text).line(min(line, len(Lines(text))))
+    return any(sys.version_info < since and form.search(written) for since, form in NEWER)
 
 
 def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
     try:
         return parse_python(text), ()
     except SyntaxError as error:
-        broken = Broken(error.lineno or 1, error.offset or 1, error.msg or "syntax error")
+        reason = error.msg or "syntax error"
+        broken = Broken(error.lineno or 1, error.offset or 1, reason, newer=_may_be_newer(text, reason, error.lineno or 1))
     except InputLimitError as error:
         broken = Broken(error.lineno or 1, 1, error.msg)
     except ValueError as error:

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import encodes_apart, encodings, generations, ids_of, padded, pads
+from truetune.checks.source.generation import encodes_apart, encodings, generations, ids_of, one_prompt, padded, pads
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -54,7 +54,7 @@ class RightPaddingAtGeneration(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in generations(module) if not encodes_apart(module) else ():
-            batch = next((made for made in _batches(module, call) if pads(module, made)), None)
+            batch = next((made for made in _batches(module, call) if pads(module, made) and not one_prompt(module, made)), None)
             if batch is None or (side := _side(module, batch)) == "left":
                 continue
             said = "on the right" if side else "on the tokenizer's own side, and no side is set"
