@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
+from pathlib import Path
 
+from truetune.errors import TokenizerError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
+from truetune.render.folder import locate
 from truetune.source.module import Module
 
 PLAIN = ("qwen", "deepseek", "gpt-oss", "gpt2", "phi-3", "phi-4", "smollm")
@@ -23,10 +29,9 @@ def template_writes_no_bos(module: Module, tokenizer: ast.expr | None) -> bool:
 
 
 def adds_bos(module: Module, tokenizer: ast.expr | None) -> bool | None:
-    """Does this tokenizer add a BOS, by the model's name? None where no name says so."""
+    """Does this tokenizer add a BOS? False: its model's name is of no family that does; None: no name is in sight."""
     names = _names(module, tokenizer)
-    known = [any(family in name.lower() for family in WITH_BOS) for name in names]
-    return True if any(known) else None
+    return any(family in name.lower() for name in names for family in WITH_BOS) if names else None
 
 
 def adds_nothing(module: Module, tokenizer: ast.expr | None) -> bool:
@@ -37,6 +42,29 @@ def adds_nothing(module: Module, tokenizer: ast.expr | None) -> bool:
         if isinstance(name := module.flow.value(call.argument(0, "model")), str) and "/" in name
     ]
     return bool(names) and all(any(family in name.lower() for family in PLAIN) for name in names)
+
+
+def vocabulary(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
+    """The tokens of the tokenizer that is loaded, where its folder is on this machine; else none."""
+    found: frozenset[str] = frozenset()
+    for name in _names(module, tokenizer):
+        try:
+            found |= _tokens_in(locate(name))
+        except (TokenizerError, OSError, ValueError):
+            continue
+    return found
+
+
+@lru_cache(maxsize=8)
+def _tokens_in(folder: Path) -> frozenset[str]:
+    whole = read_json(folder / "tokenizer.json", MODEL_FILE)
+    if not isinstance(whole, dict):
+        return frozenset()
+    added = whole.get("added_tokens")
+    model = whole.get("model")
+    words = model.get("vocab") if isinstance(model, dict) else None
+    names = [token.get("content") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    return frozenset((*map(str, names), *(words if isinstance(words, dict) else ())))
 
 
 def _names(module: Module, tokenizer: ast.expr | None) -> list[str]:
