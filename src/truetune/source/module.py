@@ -29,6 +29,8 @@ NEWER: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
     ((3, 15), re.compile(r"^\s*lazy\s+(?:import|from)\b")),
 )
 """Forms that an older Python refuses, each with the first that takes it: PEP 695; PEP 758 and 750; PEP 810"""
+NESTED = re.compile(r"\b(?:[fF][rR]?|[rR][fF])([\"'])(?:(?!\1).)*\{[^}\n]*(?:\1|\\|#)")
+"""An f-string with its own quote, a backslash or a comment in its braces"""
 NESTED_FSTRINGS = (3, 12)
 """The first Python whose f-strings take their own quotes, backslashes and comments inside (PEP 701)"""
 
@@ -225,9 +227,10 @@ def parse(text: str, path: str, codec: str = "utf-8") -> Module:
 
 def _may_be_newer(text: str, reason: str, line: int) -> bool:
     """Is what could not be parsed of a form that a newer Python than this one takes?"""
-    if reason.startswith("f-string") and sys.version_info < NESTED_FSTRINGS:
+    lines = Lines(text)
+    written = lines.line(min(line, len(lines)))
+    if sys.version_info < NESTED_FSTRINGS and (reason.startswith("f-string") or NESTED.search(written)):
         return True
-    written = Lines(text).line(min(line, len(Lines(text))))
     return any(sys.version_info < since and form.search(written) for since, form in NEWER)
 
 

@@ -105,7 +105,8 @@ def _is_one(module: Module, node: ast.AST) -> bool:
         call = module.flow.call(node)
         if call.method == "apply_chat_template":
             return one_prompt(module, call)
-        return call.method in TEXT_METHODS or call.named("input", "str")
+        named = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
+        return named or call.named("input", "str")
     return False
 
 

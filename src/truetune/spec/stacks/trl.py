@@ -21,8 +21,10 @@ CLASSES = ("SFTConfig", "DPOConfig", "KTOConfig", "RewardConfig", "GRPOConfig", 
 COMMON = ("ModelConfig", "ScriptArguments", "DatasetMixtureConfig")
 OF_SCRIPT = {"GRPOConfig": ("GRPOScriptArguments",), "RLOOConfig": ("RLOOScriptArguments",)}
 """What a trainer's own script merges with these"""
-SCRIPTS = frozenset(("torch_dtype", "dataset_mixture", "dataset_mixer", "dataset_splits"))
-"""Keys of earlier releases, and of scripts with settings of their own, that no other stack has"""
+SCRIPTS = frozenset(("dataset_mixture", "dataset_mixer", "dataset_splits"))
+"""Keys of scripts with settings of their own that no other stack has"""
+OLD = frozenset(("torch_dtype",))
+"""Keys of earlier releases, likewise"""
 SIGNS = {
     "SFTConfig": frozenset(("max_seq_length", "dataset_batch_size")),
     "DPOConfig": frozenset(("max_prompt_length", "ref_model_init_kwargs", "rpo_alpha")),
@@ -41,7 +43,7 @@ def launch() -> frozenset[str]:
 @cache
 def keys() -> frozenset[str]:
     """All keys that tell a TRL YAML: of this release, of earlier ones, and of scripts that read TRL's and their own."""
-    known = {*defaults("SFTConfig"), *launch(), *RENAMED["trl"], *SCRIPTS}
+    known = {*defaults("SFTConfig"), *launch(), *RENAMED["trl"], *SCRIPTS, *OLD}
     scripts = (name for names in OF_SCRIPT.values() for name in names)
     return frozenset(known.union(*(facts("trl").classes[name] for name in (*CLASSES, *COMMON, *scripts))))
 
@@ -95,7 +97,9 @@ def read(document: Located) -> Config:
     template = draft.get("chat_template_path")
     if isinstance(template, str) and (found := draft.find(template)) is not None and found.is_file():
         draft.put("template", str(found), "chat_template_path")
-    own = [key for key in document.value if key not in keys() and near(str(key), keys()) is None]
+    own = [
+        key for key in document.value if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)
+    ]
     draft.own_keys = bool(own)
     if own:
         draft.notes.append(
