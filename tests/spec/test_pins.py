@@ -134,7 +134,9 @@ def test_rules_on_source_ask_for_the_release_too(asked: str, count: int, tmp_pat
 
 def test_settings_in_yaml_are_judged_by_the_requirements_beside_them(tmp_path: Path) -> None:
     path = tmp_path / "sft.yaml"
-    path.write_text("model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\nper_device_train_batch_size: 1\n")
+    path.write_text(
+        "model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\nper_device_train_batch_size: 1\n"
+    )
     spec = RunSpec(select=("setting-renamed",))
     assert [f.severity for f in of_settings(read_config(path), spec)] == ["warning"]
     (tmp_path / "requirements.txt").write_text("trl==0.15.2\n")

@@ -100,7 +100,9 @@ def test_a_misspelling_is_a_warning_beside_keys_of_ones_own(key: str, meant: str
     assert ("warning", f"{key} is no setting of trl 1.16.0; {meant} is") in said
 
 
-@pytest.mark.parametrize("key", ["dataset_mixer", "chat_template", "hub_model_revision", "top_n", "min_length", "eta_min"])
+@pytest.mark.parametrize(
+    "key", ["dataset_mixer", "chat_template", "hub_model_revision", "top_n", "min_length", "eta_min"]
+)
 def test_another_word_is_another_name(key: str) -> None:
     assert near(key, {"dataset_name", "chat_template_path", "hub_revision", "model_revision", "top_k", "top_p",
                       "max_length", "eta_max"}) is None  # fmt: skip

@@ -239,7 +239,9 @@ def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
         return parse_python(text), ()
     except SyntaxError as error:
         reason = error.msg or "syntax error"
-        broken = Broken(error.lineno or 1, error.offset or 1, reason, newer=_may_be_newer(text, reason, error.lineno or 1))
+        broken = Broken(
+            error.lineno or 1, error.offset or 1, reason, newer=_may_be_newer(text, reason, error.lineno or 1)
+        )
     except InputLimitError as error:
         broken = Broken(error.lineno or 1, 1, error.msg)
     except ValueError as error:

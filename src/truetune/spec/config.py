@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from truetune.spec.pins import Pins
-from truetune.spec.run import RunSpec
 from truetune.spec.releases import Taken
+from truetune.spec.run import RunSpec
 
 Stack = Literal["truetune", "trl", "transformers", "axolotl", "llama-factory"]
 

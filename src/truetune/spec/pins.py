@@ -209,9 +209,7 @@ def _bounds(wanted: str) -> tuple[Version | None, Version | None]:
             version = Version(text)
             if one.operator in ("==", "===", "~=", ">=", ">"):
                 lows.append(version)
-            if one.operator in ("==", "===") and not one.version.endswith(".*"):
-                highs.append(version)
-            elif one.operator in ("<", "<="):
+            if (one.operator in ("==", "===") and not one.version.endswith(".*")) or one.operator in ("<", "<="):
                 highs.append(version)
             elif one.operator == "~=" or one.version.endswith(".*"):
                 fixed = version.release[:-1] if one.operator == "~=" else version.release

@@ -10,7 +10,6 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
 
-
 TEXT_METHODS = frozenset(("format", "join", "strip", "replace", "lower", "read", "read_text", "format_map"))
 """What gives one text, whatever it is called on"""
 

@@ -54,7 +54,9 @@ class RightPaddingAtGeneration(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in generations(module) if not encodes_apart(module) else ():
-            batch = next((made for made in _batches(module, call) if pads(module, made) and not one_prompt(module, made)), None)
+            batch = next(
+                (made for made in _batches(module, call) if pads(module, made) and not one_prompt(module, made)), None
+            )
             if batch is None or (side := _side(module, batch)) == "left":
                 continue
             said = "on the right" if side else "on the tokenizer's own side, and no side is set"

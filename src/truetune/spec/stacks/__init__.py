@@ -29,7 +29,9 @@ READERS: Mapping[Stack, Callable[[Located], Config]] = {
 OWN = frozenset(RunSpec.model_fields)
 TABLES = frozenset(("learn", "encode", "training", "watch", "map", "template_kwargs", "trainer"))
 """Our settings that may hold settings"""
-OURS_ALONE = frozenset(("learn", "history", "mask_by", "response_marker", "append_eos", "encode", "rehearsal", "fail_on"))
+OURS_ALONE = frozenset(
+    ("learn", "history", "mask_by", "response_marker", "append_eos", "encode", "rehearsal", "fail_on")
+)
 """Our settings that no other format has, as far as is known"""
 FOREIGN: Mapping[str, frozenset[str]] = {
     "an accelerate launch configuration": frozenset(("compute_environment", "distributed_type")),

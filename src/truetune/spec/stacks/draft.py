@@ -14,9 +14,9 @@ from truetune.errors import SpecError
 from truetune.spec.config import Config, Place, Renamed, Stack
 from truetune.spec.located import parse
 from truetune.spec.pins import Pins
+from truetune.spec.releases import TAKEN
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks.facts import DEPRECATED, RENAMED
-from truetune.spec.releases import TAKEN
 from truetune.spec.training import Training
 
 
@@ -158,10 +158,7 @@ class Draft:
         known = set(known)
         raw = self.values if self.raw is None else self.raw
         old = {
-            key: (name, now)
-            for name in packages
-            for key, now in RENAMED[name].items()
-            if key not in known - DEPRECATED
+            key: (name, now) for name in packages for key, now in RENAMED[name].items() if key not in known - DEPRECATED
         }
         rest = {
             key: value
@@ -187,7 +184,9 @@ class Draft:
             text=self.text,
             limit=limit,
             own_prompt=self.own_prompt,
-            renamed=tuple(_renamed(place(key), key, *old[key], of_trl=self.stack == "trl") for key in raw if key in old),
+            renamed=tuple(
+                _renamed(place(key), key, *old[key], of_trl=self.stack == "trl") for key in raw if key in old
+            ),
             missing=tuple(self.missing),
             pins=self.pins,
             own_keys=self.own_keys,

@@ -97,9 +97,7 @@ def read(document: Located) -> Config:
     template = draft.get("chat_template_path")
     if isinstance(template, str) and (found := draft.find(template)) is not None and found.is_file():
         draft.put("template", str(found), "chat_template_path")
-    own = [
-        key for key in document.value if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)
-    ]
+    own = [key for key in document.value if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)]
     draft.own_keys = bool(own)
     if own:
         draft.notes.append(
