@@ -120,7 +120,8 @@ def test_keys_of_a_newer_release_are_a_note_with_the_release(tmp_path: Path) -> 
 @pytest.mark.parametrize("value", [["full_shard", "auto_wrap"], "full_shard"])
 def test_axolotls_deprecated_fsdp_is_a_note(value: object, tmp_path: Path) -> None:
     axolotl = {"base_model": "a/b", "datasets": [{"path": "a", "type": "alpaca"}], "sequence_len": 512,
-               "micro_batch_size": 1, "num_epochs": 1, "fsdp": value, "fsdp_config": {"offload_params": True}}  # fmt: skip
+               "micro_batch_size": 1, "num_epochs": 1, "fsdp": value,
+               "fsdp_config": {"offload_params": True}}  # fmt: skip
     assert found(axolotl, tmp_path) == [("info", "fsdp is fsdp_config in axolotl 0.21.0")]
 
 

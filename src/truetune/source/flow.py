@@ -17,10 +17,10 @@ from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
 DEPTH = 10
 """Steps that an expression is followed"""
 MOST = 12
-"""Origins that are kept; where there are more, the expression itself is one of them: not all that it may be is known"""
+"""Origins that are kept; where there are more, the expression itself is one of them, for not all is known"""
 BRANCHES = 48
-"""Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not followed
-into each of them"""
+"""Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not
+followed into each of them"""
 FLAT = ("transformers", "trl", "peft", "datasets", "accelerate", "unsloth", "bitsandbytes")
 """Libraries whose names are written without the modules between: `trl.trainer.sft_trainer.SFTTrainer` is
 `trl.SFTTrainer`"""

@@ -67,7 +67,7 @@ class Config:
     """Keys that stand twice in one mapping: where the first is, and the second, which counts"""
     missing: tuple[Place, ...] = ()
     """Data sets that the stack will not find, each where it is named"""
-    pins: Pins = Pins()
+    pins: Pins = field(default_factory=Pins)
     """The releases that the run asks for, as far as the files around it say"""
     own_keys: bool = False
     """A script with settings of its own reads the file beside those of the stack: a key that the stack does not know

@@ -11,7 +11,11 @@ from tests.checks.source.table import codes
 from tests.source.modules import notebook
 from truetune.checks.lint import lint
 
-FAULT = "from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrained('x')\nlen(tok.apply_chat_template(m))\n"
+FAULT = """
+from transformers import AutoTokenizer
+tok = AutoTokenizer.from_pretrained("x")
+len(tok.apply_chat_template(m))
+"""
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,8 @@ def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> s
         (_rendered("meta-llama/Llama-3.1-8B-Instruct"), ["TT704w"]),
         (_rendered("Qwen/Qwen3-8B"), []),
         (_rendered("some/model-of-tomorrow"), ["TT704i"]),
-        ("from unsloth import FastLanguageModel\nm0, t = FastLanguageModel.from_pretrained(model_name='unsloth/Qwen3-4B')\n"
+        ("from unsloth import FastLanguageModel\n"
+         "m0, t = FastLanguageModel.from_pretrained(model_name='unsloth/Qwen3-4B')\n"
          "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", []),
         ("from unsloth import FastLanguageModel\nm0, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B')\n"
          "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", ["TT704w"]),

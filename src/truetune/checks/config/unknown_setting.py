@@ -97,7 +97,7 @@ class UnknownSetting(ConfigRule):
         names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
         lists = ("datasets", "test_datasets", "pretraining_dataset") if names else ()
         strange = []
-        for key, index, item in [(key, *pair) for key in lists for pair in entries(config, key)]:
+        for key, index, item in [(listed, *pair) for listed in lists for pair in entries(config, listed)]:
             for name in map(str, item):
                 if name in names:
                     continue

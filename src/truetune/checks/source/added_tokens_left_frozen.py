@@ -80,10 +80,8 @@ class AddedTokensLeftFrozen(SourceRule):
 def _new_tokens(module: Module, call: Call) -> bool:
     """Are there tokens besides the pad token, which no one has to write, that the named model does not have?"""
     value = module.flow.value(next(iter(call.args), None))
-    if isinstance(value, dict):
-        parts = [item for key, item in value.items() if key != "pad_token"]
-    else:
-        parts = [value]
+    by_role = value if isinstance(value, dict) else {"": value}
+    parts = [item for role, item in by_role.items() if role != "pad_token"]
     names = [name for part in parts for name in (part if isinstance(part, (list, tuple, frozenset)) else [part])]
     has = vocabulary(module, call.receiver)
     return any(isinstance(name, str) and name not in has for name in names)

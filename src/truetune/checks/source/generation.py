@@ -83,7 +83,7 @@ def pads(module: Module, call: Call) -> bool:
 
 
 def one_prompt(module: Module, call: Call) -> bool:
-    """Is a tokenizer, or a chat template, certainly given one text or one conversation? There is nothing to pad then."""
+    """Is a tokenizer, or a chat template, certainly given one text or conversation? There is nothing to pad then."""
     given = call.argument(0, "conversation" if call.method == "apply_chat_template" else "text")
     if given is None and "images" in call.keywords:
         return False
