@@ -46,11 +46,32 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     older = {stack for stack in ("trl", "transformers") if pins.before(stack, major(facts(stack).release))}
     found = []
     for call, name in trainers:
-        laid_out = [_laid_out(module, call, name, older=bool(older)), *beside]
+        own = [part for part in beside if part.name != "LoraConfig" or not _without_adapter(module, call)]
+        laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
         config = stacks.config_of_calls(laid_out, module.path, module.file_text)
         limit = config.limit if "max_length" in config.places or cuts_rows(module, call) else None
         found.append(replace(config, pins=pins, limit=limit))
     return tuple(found)
+
+
+def _without_adapter(module: Module, arguments: Call) -> bool:
+    """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
+    trainers = [
+        trainer
+        for trainer in module.calls("trl.*Trainer", "transformers.*Trainer")
+        if module.flow.made(trainer.argument(1, "args")) is arguments
+    ]
+    return bool(trainers) and all(
+        trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model")) for trainer in trainers
+    )
+
+
+def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
+    """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
+    if isinstance(module.flow.value(model), str):
+        return True
+    made = module.flow.made(model)
+    return made is not None and made.named("transformers.*.from_pretrained", "transformers.*.from_config")
 
 
 def config_of_source(module: Module) -> Config | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.source.table import codes
+from tests.checks.source.table import HEAD, codes
 from tests.source.modules import notebook
 from truetune.checks.lint import lint
 
@@ -195,3 +195,28 @@ def test_tokens_that_the_named_model_has_are_not_new(tmp_path: Path) -> None:
     for token, count in (("[TOOL]", 0), ("[ACT]", 0), ("[NEW]", 1)):
         text = ADDED.format(folder=str(folder), token=token)
         assert len(codes(text, tmp_path, "TT740")) == len(codes(text, tmp_path, "TT747")) == count
+
+
+TWO_RUNS = """
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+
+SFTTrainer("a/b", args=SFTConfig("one", learning_rate=2e-4), train_dataset=ds, peft_config=LoraConfig(r=8)).train()
+DPOTrainer({model}, args=DPOConfig("two", learning_rate=1e-9), train_dataset=ds{more}).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "what"),
+    [
+        ('"a/b"', "", "DPO of all weights"),
+        ('AutoModelForCausalLM.from_pretrained("a/b")', "", "DPO of all weights"),
+        ('"a/b"', ", peft_config=LoraConfig(r=4)", "DPO of an adapter"),
+        ("get_peft_model(model, LoraConfig(r=4))", "", "DPO of an adapter"),
+        ("loaded()", "", "DPO of an adapter"),
+    ],
+)
+def test_the_adapter_of_one_run_is_not_that_of_another(model: str, more: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + TWO_RUNS.format(model=model, more=more))
+    (finding,) = lint([path], select=["TT615"]).findings
+    assert what in finding.message

@@ -56,13 +56,12 @@ class ApplyChatTemplateReturnsDict(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.pins.before("transformers", "5.0.0"):
+        calls = [call for call in module.methods("apply_chat_template") if _returns_dictionary(module, call)]
+        if not calls or module.pins.before("transformers", "5.0.0"):
             return
         asked = module.pins.of("transformers")
         told = [] if asked else ["no file here says which release of transformers runs; before 5 it is a list of ids"]
-        for call in module.methods("apply_chat_template"):
-            if not _returns_dictionary(module, call):
-                continue
+        for call in calls:
             uses = list(_uses(module, call.node))
             silent = [node for node, how in uses if how == "silent"]
             loud = [node for node, how in uses if how == "loud"]
