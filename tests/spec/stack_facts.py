@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 TRL_CLASSES = ("SFT", "DPO", "KTO", "Reward", "GRPO", "RLOO", "Distillation", "Model", "DatasetMixture")
+TRL_SCRIPTS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
+"""Each merges several dataclasses into one set of keys: those of its own too"""
 TRL_EXPERIMENTAL = {"ORPOConfig": "orpo", "CPOConfig": "cpo"}
 LAUNCH = "accelerate launch"
 """Where TRL's command line sends the keys that no class of its own has"""
@@ -73,7 +75,9 @@ def trl() -> dict[str, Any]:
     kinds = {f"{name}Config": getattr(package, f"{name}Config") for name in TRL_CLASSES}
     for name, folder in TRL_EXPERIMENTAL.items():
         kinds[name] = getattr(importlib.import_module(f"trl.experimental.{folder}"), name)
-    kinds["ScriptArguments"] = package.ScriptArguments
+    for script in TRL_SCRIPTS:
+        parser = importlib.import_module(f"trl.scripts.{script}").make_parser()
+        kinds |= {kind.__name__: kind for kind in parser.dataclass_types if kind.__name__ not in kinds}
     launch = importlib.import_module("accelerate.commands.launch").launch_command_parser()
     options = {action.dest for action in launch._actions if action.option_strings} - {"help", "config_file", *base}
     return {name: beyond(kind, base) for name, kind in kinds.items()} | {LAUNCH: dict.fromkeys(sorted(options))}

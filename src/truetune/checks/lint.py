@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -65,11 +65,13 @@ def lint(
     fix: bool = False,
     unsafe: bool = False,
     diff: bool = False,
+    progress: Callable[[int, int], object] | None = None,
 ) -> LintReport:
     """Look at Python files and notebooks, and at those in folders.
 
-    `fix` mends with the safe fixes, `unsafe` with the others too; with `diff` nothing is written. Raises UsageError
-    for a path that is not there, or a file that can't be written.
+    `fix` mends with the safe fixes, `unsafe` with the others too; with `diff` nothing is written. `progress` is called
+    with the number of files that are read and of all. Raises UsageError for a path that is not there, or a file that
+    can't be written.
     """
     started = time.perf_counter()
     spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on)
@@ -77,7 +79,10 @@ def lint(
     looks: list[Look] = []
     changes: list[Change] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
-    for name, file in sources(named):
+    files = list(sources(named))
+    for number, (name, file) in enumerate(files):
+        if progress is not None:
+            progress(number, len(files))
         module = _module(file)
         seen = look_at(module, spec)
         linked = file.is_symlink() and str(file) not in named

@@ -73,8 +73,9 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 @click.option("--fix", is_flag=True, help="Mend what can be mended without a change of meaning elsewhere.")
 @click.option("--unsafe-fixes", is_flag=True, help="Mend also where the change may need a look.")
 @click.option("--diff", is_flag=True, help="Print the changes as a patch instead of findings, and write nothing.")
+@progress_option
 @report_options
-def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **options: Any) -> int:
+def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, no_progress: bool, **options: Any) -> int:
     """Check Python files and notebooks (PATH: files, or folders of them; default: here) for code that spoils training.
 
     The exit code is 1 where a finding that is left is at or above --fail-on. `# truetune: ignore[RULE]` on a line keeps
@@ -87,11 +88,13 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, **op
       truetune lint --fix train.py
     """
     from truetune.checks.lint import lint as run
+    from truetune.report.progress import linting
     from truetune.report.text import many
 
     deliver = Delivery.of(options)
     settings = {name: value for name, value in options.items() if value not in (None, ())}
-    report = run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, **settings)
+    with linting(off=no_progress or deliver.quiet) as progress:
+        report = run(paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings)
     for change in report.changes if diff else ():
         click.echo(change.diff, nl=False)
     code = report.exit_code() if diff else deliver(report)

@@ -27,6 +27,17 @@ def checking(*, off: bool) -> Iterator[Checking | None]:
 
 
 @contextmanager
+def linting(*, off: bool) -> Iterator[Callable[[int, int], object] | None]:
+    """Files, and the time left."""
+    if off or not sys.stderr.isatty():
+        yield None
+        return
+    with _bar(TextColumn("reading"), TextColumn("{task.completed:,} of {task.total:,} files")) as bar:
+        task = bar.add_task("", total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
 def encoding(*, off: bool) -> Iterator[Encoding | None]:
     """Rows and tokens, both a second too, and the time left."""
     if off or not sys.stderr.isatty():

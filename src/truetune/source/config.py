@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.prepared import cuts_rows
 from truetune.source.values import UNKNOWN
 from truetune.spec import stacks
 from truetune.spec.config import Config, Place
+from truetune.spec.releases import major
+from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.transformers import METHODS
 
 PARTS = {
@@ -36,10 +40,38 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     beside = [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         beside.append(stacks.Call("LoraConfig", {}, complete=False))
-    return tuple(
-        stacks.config_of_calls([_laid_out(module, call, name), *beside], module.path, module.file_text)
-        for call, name in trainers
+    if not trainers:
+        return ()
+    pins = module.pins
+    older = {stack for stack in ("trl", "transformers") if pins.before(stack, major(facts(stack).release))}
+    found = []
+    for call, name in trainers:
+        own = [part for part in beside if part.name != "LoraConfig" or not _without_adapter(module, call)]
+        laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
+        config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+        limit = config.limit if "max_length" in config.places or cuts_rows(module, call) else None
+        found.append(replace(config, pins=pins, limit=limit))
+    return tuple(found)
+
+
+def _without_adapter(module: Module, arguments: Call) -> bool:
+    """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
+    trainers = [
+        trainer
+        for trainer in module.calls("trl.*Trainer", "transformers.*Trainer")
+        if module.flow.made(trainer.argument(1, "args")) is arguments
+    ]
+    return bool(trainers) and all(
+        trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model")) for trainer in trainers
     )
+
+
+def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
+    """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
+    if isinstance(module.flow.value(model), str):
+        return True
+    made = module.flow.made(model)
+    return made is not None and made.named("transformers.*.from_pretrained", "transformers.*.from_config")
 
 
 def config_of_source(module: Module) -> Config | None:
@@ -56,7 +88,8 @@ def _trainer(call: Call) -> str | None:
     return None
 
 
-def _laid_out(module: Module, call: Call, name: str) -> stacks.Call:
+def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
+    """`older`: a release is asked for whose defaults are not known."""
     arguments: dict[str, Any] = {}
     places: dict[str, Place] = {}
     given = dict(call.keywords)
@@ -70,7 +103,7 @@ def _laid_out(module: Module, call: Call, name: str) -> stacks.Call:
         arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
         line, column = module.place(node)
         places[key] = Place(module.path, line, key, column)
-    return stacks.Call(name, arguments, places, complete=not call.open)
+    return stacks.Call(name, arguments, places, complete=not call.open and not older)
 
 
 def _plain(module: Module, node: ast.expr) -> Any:

@@ -7,16 +7,20 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from truetune.source import kinds, values
 from truetune.source.calls import Call
-from truetune.source.scopes import FUNCTIONS, Binding, Scopes
+from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
 
 DEPTH = 10
 """Steps that an expression is followed"""
 MOST = 12
-"""Origins that are kept"""
+"""Origins that are kept; where there are more, the expression itself is one of them, for not all is known"""
+BRANCHES = 48
+"""Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not
+followed into each of them"""
 FLAT = ("transformers", "trl", "peft", "datasets", "accelerate", "unsloth", "bitsandbytes")
 """Libraries whose names are written without the modules between: `trl.trainer.sft_trainer.SFTTrainer` is
 `trl.SFTTrainer`"""
@@ -39,7 +43,10 @@ class Flow:
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
         self._names: dict[ast.AST, str | None] = {}
         self._calls: dict[ast.Call, Call] = {}
-        self.dictionary_writes: list[tuple[ast.Assign | ast.Call, ast.Name]] | None = None
+        self._methods_of: dict[ast.ClassDef, dict[str, ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        self._given: dict[ast.arg, list[ast.expr]] = {}
+        self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
+        self.written_dicts: dict[tuple[ast.AST, Scope, str], values.WrittenDict] = {}
         """Kept by values.py"""
         self.known_values: dict[ast.AST, Any] = {}
         self.known_kinds: dict[ast.AST, frozenset[str]] = {}
@@ -142,12 +149,17 @@ class Flow:
         waiting = [(start, 0)]
         while waiting and len(found) < MOST:
             origin, depth = waiting.pop()
-            for following in reversed(list(self._step(origin)) if depth < DEPTH else [origin]):
+            following_ones = list(islice(self._step(origin), BRANCHES + 1)) if depth < DEPTH else [origin]
+            if len(following_ones) > BRANCHES:
+                found[origin] = None
+            for following in reversed(following_ones[:BRANCHES]):
                 if following == origin:
                     found[origin] = None
                 elif following not in seen:
                     seen.add(following)
                     waiting.append((following, depth + 1))
+        if waiting:
+            found[start] = None
         return tuple(found) or (start,)
 
     def _step(self, origin: Origin) -> Iterator[Origin]:
@@ -170,9 +182,11 @@ class Flow:
         elif isinstance(node, (ast.Tuple, ast.List)) and path and 0 <= path[0] < len(node.elts):
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.arg):
-            yield from ([Origin(value, path) for value in self.given(node)] or [origin])
+            given = self.given(node)
+            yield from (Origin(value, path) for value in given) if given else (origin,)
         elif isinstance(node, ast.Attribute):
-            yield from ([Origin(value, (*where, *path)) for value, where in self.assigned(node)] or [origin])
+            assigned = self.assigned(node)
+            yield from (Origin(value, (*where, *path)) for value, where in assigned) if assigned else (origin,)
         elif isinstance(node, ast.Subscript):
             yield from ([Origin(value, path) for value in self._item(node)] or [origin])
         elif isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
@@ -209,12 +223,14 @@ class Flow:
         for origin in self.origins(node):
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
                 return origin.node
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-            owner = self._class_around(node)
-            for item in owner.body if owner else ():
-                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == node.attr:
-                    return item
-        return None
+        return self._own_method(node) if isinstance(node, ast.Attribute) else None
+
+    def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions in the body of a class by name; of two, the first."""
+        if owner not in self._methods_of:
+            functions = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            self._methods_of[owner] = {item.name: item for item in reversed(functions)}
+        return self._methods_of[owner]
 
     def _returned(self, node: ast.Call) -> list[ast.expr]:
         function = self.function(node.func) if not self.name(node.func) else None
@@ -233,15 +249,20 @@ class Flow:
 
     def given(self, parameter: ast.arg) -> list[ast.expr]:
         """What calls in the file give for a parameter; its default where no call gives one."""
+        if parameter not in self._given:
+            self._given[parameter] = self._given_by_calls(parameter)
+        return self._given[parameter]
+
+    def _given_by_calls(self, parameter: ast.arg) -> list[ast.expr]:
         arguments = self.scopes.parent.get(parameter)
         if not isinstance(arguments, ast.arguments) or parameter in (arguments.vararg, arguments.kwarg):
             return []
         function = self.scopes.parent[arguments]
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
         bound = bool(names) and names[0] in ("self", "cls") and isinstance(self.scopes.of[function].node, ast.ClassDef)
+        place = names.index(parameter.arg) - bound if parameter.arg in names else -1
         found: list[ast.expr] = []
-        for call in self.call_sites.get(getattr(function, "name", None) or "", ()):
-            place = names.index(parameter.arg) - bound if parameter.arg in names else -1
+        for call in self._calls_of(function):
             by_name = next((k.value for k in call.keywords if k.arg == parameter.arg), None)
             if by_name is not None:
                 found.append(by_name)
@@ -251,15 +272,45 @@ class Flow:
             found.append(default)
         return found
 
-    @cached_property
-    def call_sites(self) -> dict[str, list[ast.Call]]:
-        """Calls by the bare name of what is called; a class's calls are calls of its `__init__` too."""
-        found: dict[str, list[ast.Call]] = {}
-        for node in self.scopes.order:
-            if isinstance(node, ast.Call):
-                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-                found.setdefault(name, []).append(node)
+    def _calls_of(self, function: ast.AST) -> list[ast.Call]:
+        """The calls in the file that may be of this function."""
+        certain, by_attribute = self._call_sites
+        found = certain.get(function, [])
+        if isinstance(self.scopes.of[function].node, ast.ClassDef):
+            return found + by_attribute.get(getattr(function, "name", ""), [])
         return found
+
+    @cached_property
+    def _call_sites(self) -> tuple[dict[ast.AST, list[ast.Call]], dict[str, list[ast.Call]]]:
+        """Function -> the calls that name it; attribute -> the calls of it on an object of which no more is known.
+
+        A bare name is looked up in its scope, because test files define functions of one name in many places; `self.f`
+        is the method of the class around it, where that has one.
+        """
+        certain: dict[ast.AST, list[ast.Call]] = {}
+        by_attribute: dict[str, list[ast.Call]] = {}
+        for node in self.scopes.order:
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            if isinstance(called, ast.Name):
+                for binding in self.scopes.reaching(called):
+                    if binding.kind == "def":
+                        certain.setdefault(binding.node, []).append(node)
+            elif isinstance(called, ast.Attribute):
+                own = self._own_method(called)
+                if own is not None:
+                    certain.setdefault(own, []).append(node)
+                else:
+                    by_attribute.setdefault(called.attr, []).append(node)
+        return certain, by_attribute
+
+    def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method that `self.f` means, where the class around it has one."""
+        if not (isinstance(called.value, ast.Name) and called.value.id in ("self", "cls")):
+            return None
+        owner = self._class_around(called)
+        return self._methods(owner).get(called.attr) if owner else None
 
     def assigned(self, node: ast.Attribute) -> list[tuple[ast.expr, tuple[int, ...]]]:
         """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body."""

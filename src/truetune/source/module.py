@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
+import re
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
@@ -18,8 +20,19 @@ from truetune.source.calls import Call
 from truetune.source.flow import Flow
 from truetune.source.scopes import Scopes
 from truetune.source.text import Lines, decode, read_bytes
+from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
 
 N = TypeVar("N", bound=ast.AST)
+NEWER: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
+    ((3, 12), re.compile(r"^\s*(?:type\s+\w+.*=|(?:async\s+)?(?:def|class)\s+\w+\[)")),
+    ((3, 14), re.compile(r"^\s*except\s+[\w.]+\s*,|\b[tT][rR]?[\"']|\b[rR][tT][\"']")),
+    ((3, 15), re.compile(r"^\s*lazy\s+(?:import|from)\b")),
+)
+"""Forms that an older Python refuses, each with the first that takes it: PEP 695; PEP 758 and 750; PEP 810"""
+NESTED = re.compile(r"\b(?:[fF][rR]?|[rR][fF])([\"'])(?:(?!\1).)*\{[^}\n]*(?:\1|\\|#)")
+"""An f-string with its own quote, a backslash or a comment in its braces"""
+NESTED_FSTRINGS = (3, 12)
+"""The first Python whose f-strings take their own quotes, backslashes and comments inside (PEP 701)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,8 @@ class Broken:
     """1-based, of `Module.text`"""
     column: int
     reason: str
+    newer: bool = False
+    """It may be right in a newer Python than the one that runs truetune"""
 
 
 @dataclass(frozen=True)
@@ -66,19 +81,52 @@ class Module:
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
-        return (call for call in self.all_calls if call.named(*patterns))
+        return self._matching(self._calls_by_name, patterns)
 
     def methods(self, *patterns: str) -> Iterator[Call]:
         """Calls of a method of that name on any object that is no module."""
-        return (
-            call
-            for call in self.all_calls
-            if call.method is not None and any(fnmatchcase(call.method, pattern) for pattern in patterns)
-        )
+        return self._matching(self._calls_by_method, patterns)
+
+    @cached_property
+    def _calls_by_name(self) -> dict[str, list[int]]:
+        """Qualified name -> the calls of it, by their number in `all_calls`."""
+        found: dict[str, list[int]] = {}
+        for number, call in enumerate(self.all_calls):
+            for name in call.names:
+                found.setdefault(name, []).append(number)
+        return found
+
+    @cached_property
+    def _calls_by_method(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number, call in enumerate(self.all_calls):
+            if call.method is not None:
+                found.setdefault(call.method, []).append(number)
+        return found
+
+    def _matching(self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]) -> Iterator[Call]:
+        """Patterns are compared with each name once, not with each call: a long file has few names."""
+        numbers: set[int] = set()
+        for pattern in patterns:
+            names = fnmatch.filter(numbers_by_name, pattern) if "*" in pattern else (pattern,)
+            for name in names:
+                numbers.update(numbers_by_name.get(name, ()))
+        return (self.all_calls[number] for number in sorted(numbers))
 
     def nodes(self, *kinds: type[N]) -> Iterator[N]:
         """Every node of these kinds, in the order of the text."""
+        by_type = self._nodes_by_type
+        if len(kinds) == 1 and kinds[0] in by_type:
+            return iter(by_type[kinds[0]])
         return (node for node in self.scopes.order if isinstance(node, kinds))
+
+    @cached_property
+    def _nodes_by_type(self) -> dict[type[ast.AST], list[Any]]:
+        """The nodes of each class that has no subclass among the nodes; in the order of the text."""
+        found: dict[type[ast.AST], list[Any]] = {}
+        for node in self.scopes.order:
+            found.setdefault(type(node), []).append(node)
+        return found
 
     def parents(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around this one, from the inside out."""
@@ -118,6 +166,14 @@ class Module:
     def cell_of(self, node: ast.AST) -> str | None:
         """`cell 3, line 2`, counted over code cells, in a notebook."""
         return notebook.describe(self.cells, self.lines, self.span(node)[0]) if self.cells else None
+
+    @cached_property
+    def pins(self) -> Pins:
+        """The releases that its own install commands or header ask for, else the requirements around it."""
+        if not self.path.endswith(".ipynb"):
+            return pins_of_script(self.file_text, self.path)
+        cells = ((cell.text, self.file_lines.place(cell.spots[0])[0]) for cell in self.cells if cell.text)
+        return pins_of_notebook(cells, self.path)
 
     @cached_property
     def file_lines(self) -> Lines:
@@ -178,17 +234,29 @@ def parse(text: str, path: str, codec: str = "utf-8") -> Module:
                 break
         else:
             whole.append(notebook.blank(cell.text))
-            problems += [Broken(cell.first_line + b.line - 1, b.column, b.reason) for b in broken]
+            problems += [replace(b, line=cell.first_line + b.line - 1) for b in broken]
     joined = "".join(part + "\n" for part in whole)
     tree, broken = _tree(joined)
     return Module(path, text, joined, tree, (*problems, *broken), codec, cells)
+
+
+def _may_be_newer(text: str, reason: str, line: int) -> bool:
+    """Is what could not be parsed of a form that a newer Python than this one takes?"""
+    lines = Lines(text)
+    written = lines.line(min(line, len(lines)))
+    if sys.version_info < NESTED_FSTRINGS and (reason.startswith("f-string") or NESTED.search(written)):
+        return True
+    return any(sys.version_info < since and form.search(written) for since, form in NEWER)
 
 
 def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
     try:
         return parse_python(text), ()
     except SyntaxError as error:
-        broken = Broken(error.lineno or 1, error.offset or 1, error.msg or "syntax error")
+        reason = error.msg or "syntax error"
+        broken = Broken(
+            error.lineno or 1, error.offset or 1, reason, newer=_may_be_newer(text, reason, error.lineno or 1)
+        )
     except InputLimitError as error:
         broken = Broken(error.lineno or 1, 1, error.msg)
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,6 +17,8 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 ENDS = (ast.Return, ast.Raise, ast.Continue)
 OUTSIDE = ("decorator_list", "returns", "bases", "keywords", "defaults", "kw_defaults", "type_params")
 """Parts of a function or class that are evaluated around it"""
+MOST = 24
+"""Bindings that may reach one place: of a name that is bound in hundreds of branches no more can be said with more"""
 CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 Kind = Literal["value", "element", "import", "parameter", "def", "class", "other"]
 
@@ -193,11 +196,14 @@ class Scopes:
 
     def _in_scope(self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]) -> tuple[Binding, ...]:
         found: list[Binding] = []
-        for binding in reversed(scope.bindings.get(name, ())):
-            if binding.position > position or self._excluded(binding.arms, arms):
+        bindings = scope.bindings.get(name, [])
+        before = bisect_right(bindings, position, key=lambda binding: binding.position)
+        for number in range(before - 1, -1, -1):
+            binding = bindings[number]
+            if self._excluded(binding.arms, arms):
                 continue
             found.append(binding)
-            if arms[: len(binding.arms)] == binding.arms:
+            if len(found) == MOST or arms[: len(binding.arms)] == binding.arms:
                 break
         return tuple(found)
 

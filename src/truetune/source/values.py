@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from truetune.source.flow import Flow
+    from truetune.source.scopes import Scope
 
 DEPTH = 12
 LONGEST = 10_000
@@ -128,41 +130,72 @@ def entries(flow: Flow, node: ast.AST, depth: int = 0) -> tuple[dict[str, ast.ex
     else:
         return {}, False
     if isinstance(node, ast.Name):
-        whole = _set_later(flow, node, literal, found) and whole
+        return _with_later_writes(flow, node, literal, Entries(found, whole))
     return found, whole
 
 
-def _set_later(flow: Flow, name: ast.Name, literal: ast.AST, found: dict[str, ast.expr]) -> bool:
-    """Adds what is set on the dictionary between its literal and the use of the name. Is all of it known?"""
-    whole = True
-    for node, base in _writes(flow):
-        if base.id != name.id or not literal.lineno < node.lineno <= name.lineno:  # type: ignore[attr-defined]
-            continue
-        if flow.scopes.of[base] is not flow.scopes.of[name]:
-            continue
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-            assert isinstance(target, ast.Subscript)
-            if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
-                found[target.slice.value] = node.value
-            else:
-                whole = False
-        elif isinstance(node, ast.Call):
-            more, known = entries(flow, node.args[0]) if node.args else ({}, True)
-            found.update(more)
-            found.update({k.arg: k.value for k in node.keywords if k.arg})
-            whole = whole and known and all(k.arg for k in node.keywords)
-    return whole
+class Entries(NamedTuple):
+    """The entries of a dictionary, and whether they are all."""
+
+    by_name: dict[str, ast.expr]
+    whole: bool
 
 
-def _writes(flow: Flow) -> list[tuple[ast.Assign | ast.Call, ast.Name]]:
-    """`d[...] = x` and `d.update(...)`, once per file."""
+@dataclass(slots=True)
+class WrittenDict:
+    """A dictionary, as it is after the first of the statements that write to its name."""
+
+    entries: Entries
+    writes: int
+    """Statements that are in it"""
+    line: int
+    """Where its name was used last"""
+
+
+def _with_later_writes(flow: Flow, name: ast.Name, literal: ast.AST, first: Entries) -> Entries:
+    """The entries with those set between the dictionary's literal and the use of the name.
+
+    Uses come in the order of the text mostly, so what an earlier use found is taken up again: a file that writes and
+    uses one dictionary a thousand times is read once.
+    """
+    key = (literal, flow.scopes.of[name], name.id)
+    so_far = flow.written_dicts.get(key)
+    if so_far is None or so_far.line > name.lineno:
+        so_far = WrittenDict(first, 0, 0)
+    by_name, whole = dict(so_far.entries.by_name), so_far.entries.whole
+    writes = _writes(flow).get(key[1:], [])
+    after: int = literal.lineno  # type: ignore[attr-defined]
+    number = so_far.writes
+    while number < len(writes) and writes[number].lineno <= name.lineno:
+        if writes[number].lineno > after:
+            more, known = _written_entries(flow, writes[number])
+            by_name.update(more)
+            whole = whole and known
+        number += 1
+    flow.written_dicts[key] = WrittenDict(Entries(by_name, whole), number, name.lineno)
+    return Entries(dict(by_name), whole)
+
+
+def _written_entries(flow: Flow, node: ast.Assign | ast.Call) -> Entries:
+    """What one statement sets in a dictionary."""
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        assert isinstance(target, ast.Subscript)
+        if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+            return Entries({target.slice.value: node.value}, True)
+        return Entries({}, False)
+    more, known = entries(flow, node.args[0]) if node.args else ({}, True)
+    named = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    return Entries({**more, **named}, known and all(keyword.arg for keyword in node.keywords))
+
+
+def _writes(flow: Flow) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
+    """`d[...] = x` and `d.update(...)` by the scope they stand in and the name of the dictionary, once per file."""
     if flow.dictionary_writes is None:
-        flow.dictionary_writes = [
-            (node, base)
-            for node in flow.scopes.order
-            if (base := _written(node)) and isinstance(node, (ast.Assign, ast.Call))
-        ]
+        flow.dictionary_writes = {}
+        for node in flow.scopes.order:
+            if (base := _written(node)) and isinstance(node, (ast.Assign, ast.Call)):
+                flow.dictionary_writes.setdefault((flow.scopes.of[base], base.id), []).append(node)
     return flow.dictionary_writes
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from truetune.spec.pins import Pins
+from truetune.spec.releases import Taken
 from truetune.spec.run import RunSpec
 
 Stack = Literal["truetune", "trl", "transformers", "axolotl", "llama-factory"]
@@ -28,6 +30,10 @@ class Renamed(NamedTuple):
     place: Place
     now: str | None
     """What it is called today; None where it is gone"""
+    package: str = ""
+    """The stack that knew it: `trl`, or `transformers` below it"""
+    taken: Taken | None = None
+    """Until which release it was taken; None where that is not known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,11 @@ class Config:
     """Keys that stand twice in one mapping: where the first is, and the second, which counts"""
     missing: tuple[Place, ...] = ()
     """Data sets that the stack will not find, each where it is named"""
+    pins: Pins = field(default_factory=Pins)
+    """The releases that the run asks for, as far as the files around it say"""
+    own_keys: bool = False
+    """A script with settings of its own reads the file beside those of the stack: a key that the stack does not know
+    may be the script's"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
 

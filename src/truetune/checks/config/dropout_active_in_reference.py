@@ -55,6 +55,6 @@ class DropoutActiveInReference(ConfigRule):
         if training.disable_dropout is False and place is not None and training.method != "sft":
             yield self.finding(
                 f"disable_dropout is false in {training.method.upper()}: policy and reference are two random models",
-                "leave disable_dropout out, or set it to true",
+                "leave disable_dropout out, or set disable_dropout: true",
                 cases=[at_place(place, "disable_dropout: false")],
             )

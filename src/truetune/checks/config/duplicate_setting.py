@@ -48,7 +48,7 @@ class DuplicateSetting(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        lines = config.text.splitlines()
+        lines = config.text.splitlines() if config.repeated else []
         for first, second in config.repeated:
             said = [lines[one.line - 1].strip() if one.line <= len(lines) else one.key for one in (first, second)]
             stops = config.stack == "llama-factory"

@@ -57,14 +57,14 @@ class Fp16Overflow(ConfigRule):
         if training.fp16 and training.dtype == "bfloat16":
             yield self.finding(
                 "the weights are loaded as bfloat16 and trained under float16, whose largest number is 65,504",
-                "set bf16: true in place of fp16",
+                "set bf16: true and fp16: false",
                 cases=[case(config, True, "training.fp16"), case(config, "bfloat16", "training.dtype")],
             )
         elif half and stored_dtype(config) == "bfloat16":
             field = "training.fp16" if training.fp16 else "training.dtype"
             yield self.finding(
                 "a model that was trained in bfloat16 is trained in float16, whose largest number is 65,504",
-                "set bf16: true in place of fp16",
+                "set bf16: true and fp16: false",
                 cases=[
                     case(config, training.fp16 or training.dtype, field),
                     Case("dtype: bfloat16", file=f"{config.spec.model or config.spec.tokenizer}/config.json"),

@@ -54,6 +54,8 @@ class LengthLeftToDefault(ConfigRule):
         old = any(renamed.now == "max_length" for renamed in config.renamed)
         if config.stack != "trl" or config.spec.training.method != "sft" or config.limit != 1024 or old:
             return
+        if config.spec.training.skip_prepare_dataset:
+            return
         if "max_length" not in config.places and not config.spec.data and not config.spec.training.packing:
             yield self.finding(
                 "no max_length is set: TRL cuts rows at its default of 1,024 tokens, without a word",

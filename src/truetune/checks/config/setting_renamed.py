@@ -1,7 +1,9 @@
 """A setting goes by another name in this release, or is gone.
 
 ## What it does
-Finds keys of earlier releases that the assumed one does not know, and says what became of them.
+Finds keys of earlier releases that the assumed one does not know, and says what became of them. Where the notebook, the
+script's header or the project's requirements ask for a release that still takes the old name, there is nothing to say;
+where none of them names a release, the finding says from which one on it holds.
 
 ## Why it is bad
 A key from an old tutorial no longer does what it says. TRL's scripts drop `max_seq_length` without a word, and every
@@ -26,8 +28,7 @@ config:
 ```
 
 ## Fix safety
-Safe where the name alone changed and the new one is not set. Where you run an older release on purpose, ignore this
-rule.
+Safe where the name alone changed and the new one is not set, and your release is new enough.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#2904, huggingface/trl#1894, huggingface/course#974
@@ -42,6 +43,8 @@ from truetune.checks.config.unknown_setting import fate
 from truetune.checks.findings import Edit, Finding, Fix
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Renamed
+from truetune.spec.pins import Age
+from truetune.spec.stacks.facts import DEPRECATED
 
 SAME_VALUE = frozenset(
     ("evaluation_strategy", "max_seq_length", "per_gpu_train_batch_size", "per_gpu_eval_batch_size", "torch_dtype")
@@ -50,7 +53,7 @@ SAME_VALUE = frozenset(
 )
 """Old names whose value can stay as it is."""
 STOPS = frozenset(
-    ("fsdp", "max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval")
+    ("max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval")
     + ("dpo_norm_loss", "rpo_alpha", "s2_attention", "flash_attn_rms_norm")
 )
 """Old keys of Axolotl at which it stops; others it drops, or takes"""
@@ -64,19 +67,36 @@ class SettingRenamed(ConfigRule):
         config = self.subject
         names, unknown = known(config), set(config.unknown)
         for old in config.renamed:
-            key, release = old.place.key, f"{config.stack} {config.version}"
+            key = old.place.key
+            age = self._age(old)
             stops = config.stack == "axolotl" and key in STOPS
-            lost = old.place in unknown or stops
-            if config.raw.get(key, ...) is None or not (lost or old.now):
+            taken = config.stack == "axolotl" and key in DEPRECATED and not stops
+            lost = (old.place in unknown or stops) and not taken
+            if config.raw.get(key, ...) is None or age == "older" or not (lost or old.now):
                 continue
+            since = f"{old.package} {old.taken.gone}" if old.taken else f"{config.stack} {config.version}"
+            later = " and later" if old.taken else ""
+            asked = config.pins.of(old.package)
+            dated = age == "unknown" and old.taken is not None
+            evidence = "Axolotl stops at it" if stops else fate(config) if lost else "the old name is still taken"
             yield self.finding(
-                f"{key} is {old.now} in {release}" if old.now else f"{key} is gone in {release}",
-                f"write {old.now}" if old.now else "remove it",
-                severity="warning" if lost else "info",
-                evidence=["Axolotl stops at it" if stops else fate(config) if lost else "the old name is still taken"],
+                f"{key} is {old.now or 'gone'} in {since}{later}",
+                (f"write {old.now}" if old.now else "remove it")
+                + (f"; before {since}, {key} is right" if dated else ""),
+                severity="info" if not lost or (config.own_keys and dated) else "warning",
+                evidence=[
+                    evidence,
+                    f"{old.package} {asked} is asked for in {asked.file}, line {asked.line}"
+                    if asked is not None
+                    else f"no file here says which release of {old.package} runs",
+                ],
                 cases=[at_place(old.place, key)],
                 fix=self._fix(old) if old.now in names and old.now not in config.raw else None,
             )
+
+    def _age(self, old: Renamed) -> Age:
+        """Is the release that runs from before the change?"""
+        return "unknown" if old.taken is None else self.subject.pins.age(old.package, *old.taken)
 
     def _fix(self, old: Renamed) -> Fix | None:
         key, text = old.place.key.rpartition(".")[2], self.subject.text

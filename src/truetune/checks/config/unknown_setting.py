@@ -1,7 +1,8 @@
 """A setting is not one that the stack knows.
 
 ## What it does
-Compares each key with those of the stack's release, and names the nearest one. A key without a value is a note.
+Compares each key with those of the stack's release. A misspelling of one of them is a warning; any other key is a
+note, because a newer release, a plug-in or a script with settings of its own may know it.
 
 ## Why it is bad
 Axolotl drops a key that it does not know without a word, and so do TRL's own scripts (`trl/scripts/sft.py --config`):
@@ -31,8 +32,7 @@ config:
 ```
 
 ## Fix safety
-Which key was meant is your decision; the nearest name is only near. A key of a newer release, or of a plug-in, is no
-fault: ignore the rule for it.
+Which key was meant is your decision; the nearest name is only near.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#2904, pydantic's `extra` setting, which ignores unknown keys by default
@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import at_place, case, entries, known, of_program
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 from truetune.spec.stacks.draft import near
@@ -51,11 +51,13 @@ from truetune.spec.stacks.facts import facts
 
 FATE = {
     "axolotl": "Axolotl drops it without a word",
-    "trl": "TRL's scripts drop it without a word; the command `trl` stops at it",
+    "trl": "TRL's own scripts drop it without a word, the command `trl` stops at it",
     "llama-factory": "LLaMA-Factory stops at it",
     "transformers": "TrainingArguments stops at it",
     "truetune": "truetune stops at it",
 }
+SHOWN = 8
+"""Names in one message"""
 GENERATING = frozenset(
     ("predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config", "sortish_sampler")
 )
@@ -73,36 +75,62 @@ class UnknownSetting(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
+        names = known(config)
         renamed = {one.place for one in config.renamed}
+        strange = []
         for place in config.unknown:
             if place in renamed or (config.stack == "transformers" and place.key in GENERATING):
                 continue
-            likely = near(place.key.rpartition(".")[2], known(config))
-            empty = config.raw.get(place.key, ...) is None
-            yield self.finding(
-                f"{place.key} is no setting of {config.stack} {config.version}" + (f"; {likely} is" if likely else ""),
-                f"write {likely}, or remove it" if likely else "remove it, or look up its name",
-                severity="info" if empty else "warning",
-                evidence=[fate(config)],
-                cases=[at_place(place, place.key)],
-            )
+            likely = near(place.key.rpartition(".")[2], names)
+            if likely is None:
+                strange.append(at_place(place, place.key))
+            else:
+                empty = config.raw.get(place.key, ...) is None
+                yield self._misspelt(place.key, "setting", likely, at_place(place, place.key), empty=empty)
         yield from self._of_data_sets()
+        if strange:
+            yield self._strange(strange)
 
     def _of_data_sets(self) -> Iterator[Finding]:
         """Keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
         names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
         lists = ("datasets", "test_datasets", "pretraining_dataset") if names else ()
-        for where in [(key, *pair) for key in lists for pair in entries(config, key)]:
-            key, index, item = where
+        strange = []
+        for key, index, item in [(listed, *pair) for listed in lists for pair in entries(config, listed)]:
             for name in map(str, item):
-                if name not in names:
-                    likely = near(name, names)
-                    yield self.finding(
-                        f"{name} is no setting of a data set of axolotl {config.version}"
-                        + (f"; {likely} is" if likely else ""),
-                        f"write {likely}, or remove it" if likely else "remove it, or look up its name",
-                        severity="info" if item[name] is None else "warning",
-                        evidence=[fate(config)],
-                        cases=[case(config, item[name], f"{key}.{index}.{name}")],
-                    )
+                if name in names:
+                    continue
+                place = case(config, item[name], f"{key}.{index}.{name}")
+                likely = near(name, names)
+                if likely is None:
+                    strange.append(place)
+                else:
+                    yield self._misspelt(name, "setting of a data set", likely, place, empty=item[name] is None)
+        if strange:
+            yield self._strange(strange)
+
+    def _misspelt(self, key: str, what: str, likely: str, case: Case, *, empty: bool) -> Finding:
+        config = self.subject
+        return self.finding(
+            f"{key} is no {what} of {config.stack} {config.version}; {likely} is",
+            f"write {likely}, or remove it",
+            severity="info" if empty else "warning",
+            evidence=[fate(config)],
+            cases=[case],
+        )
+
+    def _strange(self, cases: list[Case]) -> Finding:
+        """Keys that are near to none: of a newer release, a plug-in or a script; or of nothing."""
+        config = self.subject
+        keys = ", ".join(case.text.partition(":")[0].rpartition(".")[2] for case in cases[:SHOWN])
+        rest = f" and {len(cases) - SHOWN} more" if len(cases) > SHOWN else ""
+        release = f"{config.stack} {config.version}"
+        return self.finding(
+            f"{keys}{rest}: not among the settings of {release}, the release that the known names were taken from",
+            f"leave what your script, a plug-in or a newer release reads; remove the rest: {fate(config)}",
+            severity="info",
+            evidence=[f"nothing that {release} knows is spelled alike"],
+            cases=cases,
+            count=len(cases),
+        )

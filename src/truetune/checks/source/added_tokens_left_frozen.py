@@ -45,7 +45,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import vocabulary
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
 
 TRAINED = ("modules_to_save", "trainable_token_indices")
 EMBEDDINGS = ("embed_tokens", "lm_head", "wte")
@@ -62,7 +65,7 @@ class AddedTokensLeftFrozen(SourceRule):
             for call in module.methods("add_tokens", "add_special_tokens")
             if call.receiver is not None and "tokenizer" in module.flow.kinds(call.receiver)
         ]
-        new = [call for call in added if _tokens(module.flow.value(next(iter(call.args), None)))]
+        new = [call for call in added if _new_tokens(module, call)]
         for call in module.calls("peft.LoraConfig") if new else ():
             targets = module.flow.value(call.keywords.get("target_modules"))
             reached = isinstance(targets, list) and not set(targets).isdisjoint(EMBEDDINGS)
@@ -74,8 +77,11 @@ class AddedTokensLeftFrozen(SourceRule):
                 )
 
 
-def _tokens(value: object) -> bool:
-    """Are there tokens besides the pad token, which no one has to write?"""
-    if isinstance(value, dict):
-        return bool(value.keys() - {"pad_token"})
-    return isinstance(value, str) or (isinstance(value, list) and bool(value))
+def _new_tokens(module: Module, call: Call) -> bool:
+    """Are there tokens besides the pad token, which no one has to write, that the named model does not have?"""
+    value = module.flow.value(next(iter(call.args), None))
+    by_role = value if isinstance(value, dict) else {"": value}
+    parts = [item for role, item in by_role.items() if role != "pad_token"]
+    names = [name for part in parts for name in (part if isinstance(part, (list, tuple, frozenset)) else [part])]
+    has = vocabulary(module, call.receiver)
+    return any(isinstance(name, str) and name not in has for name in names)

@@ -56,9 +56,12 @@ class ApplyChatTemplateReturnsDict(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.methods("apply_chat_template"):
-            if not _returns_dictionary(module, call):
-                continue
+        calls = [call for call in module.methods("apply_chat_template") if _returns_dictionary(module, call)]
+        if not calls or module.pins.before("transformers", "5.0.0"):
+            return
+        asked = module.pins.of("transformers")
+        told = [] if asked else ["no file here says which release of transformers runs; before 5 it is a list of ids"]
+        for call in calls:
             uses = list(_uses(module, call.node))
             silent = [node for node, how in uses if how == "silent"]
             loud = [node for node, how in uses if how == "loud"]
@@ -70,7 +73,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
                     else "apply_chat_template returns a dictionary since transformers 5; here it is used as a tensor",
                     'give return_dict=False, or take ["input_ids"] of the result',
                     severity="error" if silent else "warning",
-                    evidence=["len() of it is 2, whatever the prompt"] if silent else ["this stops with an error"],
+                    evidence=["len() of it is 2, whatever the prompt" if silent else "this stops with an error", *told],
                     cases=[at(module, node) for node in (*silent, *loud)][:2] + [at(module, call.node)],
                     fix=None if dictionary else fix(module, set_keyword(module, call, "return_dict", "False")),
                 )
@@ -80,7 +83,7 @@ def _returns_dictionary(module: Module, call: Call) -> bool:
     tokenize = call.keywords.get("tokenize")
     if not (call.lacks("return_dict") and (tokenize is None or module.flow.value(tokenize) is True)):
         return False
-    return bool(module.flow.kinds(call.receiver) & {"tokenizer", "processor"})
+    return "tokenizer" in module.flow.kinds(call.receiver)  # a processor's gives text unless it is told otherwise
 
 
 def _uses(module: Module, made: ast.Call) -> Iterator[tuple[ast.AST, str]]:

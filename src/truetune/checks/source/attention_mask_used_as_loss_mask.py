@@ -57,8 +57,10 @@ class AttentionMaskUsedAsLossMask(SourceRule):
                     yield self._hidden(value)
         for node in module.nodes(ast.Assign):
             target = node.targets[0]
+            if not isinstance(target, ast.Subscript):
+                continue
             zeros = module.flow.value(node.value) in (0, False) or ast.unparse(node.value).startswith("[0] * ")
-            if not isinstance(target, ast.Subscript) or not zeros:
+            if not zeros:
                 continue
             parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
             head = isinstance(parts[-1], ast.Slice) and parts[-1].lower is None and parts[-1].upper is not None

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.labels import lm_collators, masks_by_id
-from truetune.checks.source.pads import mend, pad_settings
+from truetune.checks.source.pads import PadSetting, mend, pad_settings
 from truetune.checks.source.places import at, fix
 from truetune.source.module import Module
 
@@ -54,6 +54,7 @@ class PadEqualsEosLmCollator(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         settings = list(pad_settings(module))
+        settings = [one for one in settings if not _behind_training(module, one)]
         settings = [s for i, s in enumerate(settings) if s.eos and not any(t.replaces(s) for t in settings[i + 1 :])]
         if not settings:
             return
@@ -73,6 +74,19 @@ class PadEqualsEosLmCollator(SourceRule):
                 cases=[at(module, setting.node), *(at(module, sink) for sink in (sinks or doubtful)[:2])],
                 fix=fix(module, mend(module, setting), safe=False) if sinks else None,
             )
+
+
+def _behind_training(module: Module, setting: PadSetting) -> bool:
+    """Is it set on a tokenizer that is made after the last training of the same scope? No trainer gets that one."""
+    trained = [
+        call.node.lineno
+        for call in module.methods("train")
+        if "trainer" in module.flow.kinds(call.receiver) and module.scopes.of[call.node] is setting.scope
+    ]
+    made = module.flow.made(setting.tokenizer)
+    if not trained or made is None or module.scopes.of[made.node] is not setting.scope:
+        return False
+    return made.node.lineno > max(trained)
 
 
 def _by_position(module: Module) -> Iterator[ast.expr]:

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import adds_nothing, template_writes_no_bos
+from truetune.checks.source.families import adds_bos, adds_nothing, template_writes_no_bos
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
@@ -65,6 +65,7 @@ class RenderedTextTokenizedAgain(SourceRule):
             if rendered is None or adds_nothing(module, tokenizer):
                 continue
             bare = template_writes_no_bos(module, tokenizer)
+            certain = not bare and adds_bos(module, tokenizer) is not False
             yield self.finding(
                 "text rendered by apply_chat_template is tokenized with special tokens added: "
                 + (
@@ -75,7 +76,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                 "let apply_chat_template tokenize"
                 if bare
                 else "give add_special_tokens=False to the tokenizer here, or let apply_chat_template tokenize",
-                severity="info" if bare else self.severity,
+                severity=self.severity if certain else "info",
                 evidence=[f"rendered in line {module.place(rendered)[0]}; most templates write the special tokens"],
                 cases=[at(module, call.node), at(module, rendered)],
                 fix=None if bare else fix(module, set_keyword(module, call, "add_special_tokens", "False")),

@@ -1,8 +1,9 @@
 """A file or notebook cell is no Python that can be read, so no rule looked at it.
 
 ## What it does
-It names what `ast.parse` refuses: a syntax error, Python 2, syntax newer than the Python that runs truetune, nesting
-without end.
+It names what is not judged because the Python that runs truetune can't parse it: a syntax error, Python 2, a cell of
+shell commands, nesting without end. Forms of a newer Python (f-strings with their own quotes inside) and cells of a
+notebook are notes: the code may be right, and the other cells are judged.
 
 ## Why it is bad
 Whatever is wrong in the rest of the file stays unseen.
@@ -26,10 +27,13 @@ There is none.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
+from truetune.source import notebook
+from truetune.source.module import Module
 
 
 class SourceNotParsed(SourceRule):
@@ -38,11 +42,24 @@ class SourceNotParsed(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        running = ".".join(map(str, sys.version_info[:2]))
         for broken in module.broken:
             line, column = module.place_of_broken(broken)
             case = Case(broken.reason, file=module.path, line=line, column=column)
+            offset = module.lines.starts[min(broken.line, len(module.lines)) - 1]
+            what = f"{cell_number(module, offset)} is" if module.cells else "this file is"
             yield self.finding(
-                f"not parsed as Python: {broken.reason}",
-                "mend the syntax, or leave the file out; nothing in it was looked at",
+                f"{what} not judged, because this Python ({running}) can't parse it: {broken.reason}",
+                "run truetune with the Python that the code is written for"
+                if broken.newer
+                else "mend the syntax, or make it a cell of its kind (%%bash)"
+                if module.cells
+                else "mend the syntax, or leave the file out",
+                severity="info" if broken.newer or module.cells else "warning",
                 cases=[case],
             )
+
+
+def cell_number(module: Module, offset: int) -> str:
+    """`cell 3`"""
+    return f"cell {notebook.cell_at(module.cells, offset).number}"

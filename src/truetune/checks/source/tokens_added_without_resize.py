@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import vocabulary
 from truetune.checks.source.places import at
 
 RESERVED = ("<|", "<unk>", "<pad>", "</s>", "<eos>")
@@ -67,7 +68,10 @@ class TokensAddedWithoutResize(SourceRule):
             given = call.argument(0, "special_tokens_dict" if call.method == "add_special_tokens" else "new_tokens")
             value = module.flow.value(given)
             names = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            new = [name for name in names if isinstance(name, str) and not name.startswith(RESERVED)]
+            has = vocabulary(module, call.receiver)
+            new = [
+                name for name in names if isinstance(name, str) and not name.startswith(RESERVED) and name not in has
+            ]
             if new and call.receiver is not None and "tokenizer" in module.flow.kinds(call.receiver):
                 yield self.finding(
                     f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized",

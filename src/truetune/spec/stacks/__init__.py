@@ -12,10 +12,11 @@ from truetune.spec import located
 from truetune.spec.config import Config, Place, Stack
 from truetune.spec.files import CONFIG
 from truetune.spec.located import Located
+from truetune.spec.pins import pins_around
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import axolotl, llama_factory, own, trl
 from truetune.spec.stacks.calls import Call, config_of_arguments, config_of_calls
-from truetune.spec.stacks.draft import UNKNOWN
+from truetune.spec.stacks.draft import UNKNOWN, near
 
 __all__ = ["UNKNOWN", "Call", "config_of_arguments", "config_of_calls", "read_config", "stack_of"]
 
@@ -26,14 +27,41 @@ READERS: Mapping[Stack, Callable[[Located], Config]] = {
     "trl": trl.read,
 }
 OWN = frozenset(RunSpec.model_fields)
+TABLES = frozenset(("learn", "encode", "training", "watch", "map", "template_kwargs", "trainer"))
+"""Our settings that may hold settings"""
+OURS_ALONE = frozenset(
+    ("learn", "history", "mask_by", "response_marker", "append_eos", "encode", "rehearsal", "fail_on")
+)
+"""Our settings that no other format has, as far as is known"""
 FOREIGN: Mapping[str, frozenset[str]] = {
     "an accelerate launch configuration": frozenset(("compute_environment", "distributed_type")),
     "a DeepSpeed configuration": frozenset(("zero_optimization", "train_micro_batch_size_per_gpu")),
     "a model's config.json": frozenset(("architectures", "transformers_version")),
-    "settings of LLaMA-Factory's v1 form": frozenset(("dist_config", "quant_config", "model_class")),
     "a torchtune recipe": frozenset(("checkpointer", "_component_")),
 }
 """What is no run's settings, and keys that tell it"""
+V1 = "settings of LLaMA-Factory's v1 form, which truetune does not read"
+V1_KEYS = frozenset((
+    "model", "custom_chat_template", "trust_remote_code", "flash_attn", "model_class", "init_config", "peft_config",
+    "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",
+    "global_batch_size", "cutoff_len", "learning_rate", "num_train_epochs", "max_steps", "max_grad_norm", "bf16",
+    "batching_strategy", "batching_workers", "enable_activation_checkpointing", "dist_config", "dp_size", "cp_size",
+    "cp_mode", "mp_replicate_size", "mp_shard_size", "dist_timeout", "optim_config", "lr_scheduler_config", "seed",
+    "full_determinism", "resume_from_checkpoint", "save_steps", "save_epochs", "save_ckpt_as_hf", "save_total_limit",
+    "logging_steps", "pref_loss", "pref_beta", "pref_ftx", "simpo_gamma", "dpo_label_smoothing", "ld_alpha",
+    "sample_backend", "max_new_tokens",
+))  # fmt: skip
+"""The keys of LLaMA-Factory's rewritten form (its `src/llamafactory/v1/config`), which names its parts in tables like
+`peft_config: {name: lora}`"""
+V1_SIGNS = frozenset(("dist_config", "quant_config", "model_class", "kernel_config", "init_config", "sample_backend",
+                      "batching_strategy", "train_dataset", "peft_config"))  # fmt: skip
+"""Those that no other stack here knows"""
+MODEL_KEYS = frozenset(("model", "model_name", "model_id", "model_path", "model_name_or_path", "base_model"))
+"""What files of this kind call their model; a stack reads only files that name it as it does itself"""
+NAMES_MODEL: Mapping[Stack, frozenset[str]] = {
+    "truetune": frozenset(("model",)), "trl": frozenset(("model_name_or_path",)),
+    "axolotl": frozenset(("base_model",)), "llama-factory": frozenset(("model_name_or_path",)),
+}  # fmt: skip
 
 
 def read_config(path: str | PathLike[str]) -> Config:
@@ -58,7 +86,8 @@ def read_config(path: str | PathLike[str]) -> Config:
     )
     also = [other for other in _fitting(document.value) if other != stack]
     notes = (f"read as settings of {stack}; the keys are also {' and '.join(also)}'s",) if also else ()
-    return replace(config, repeated=repeated, notes=(*notes, *config.notes))
+    pins = config.pins if config.pins.by_stack else pins_around(str(path))
+    return replace(config, repeated=repeated, pins=pins, notes=(*notes, *config.notes))
 
 
 def stack_of(value: object) -> Stack | None:
@@ -71,24 +100,41 @@ def _fitting(value: object) -> tuple[Stack, ...]:
     if not isinstance(value, dict) or not value or foreign(value) is not None:
         return ()
     given = {str(key) for key in value}
-    own = set() if _holds_rows(value) else {key.replace("-", "_") for key in given} & OWN
-    if len(own) == len(given):
+    if _is_ours(value):
         return ("truetune",)
     known: Mapping[Stack, frozenset[str]] = {
         "trl": trl.keys(), "axolotl": axolotl.keys(), "llama-factory": llama_factory.keys(),
     }  # fmt: skip
-    scores: dict[Stack, int] = {
-        "truetune": 3 * len(own.difference(*known.values())) if len(own) * 2 >= len(given) else 0
-    }
+    named = given & MODEL_KEYS
+    scores: dict[Stack, int] = {}
     for stack, keys in known.items():
         others = frozenset().union(*(other for name, other in known.items() if name != stack))
-        if 2 * len(given & keys) >= len(given):
+        if 2 * len(given & keys) >= len(given) and (not named or named & NAMES_MODEL[stack]):
             scores[stack] = len(given & keys) + 2 * len(given & (keys - others))
-    best = max(scores.values())
+    best = max(scores.values(), default=0)
     return tuple(stack for stack, score in scores.items() if score == best > 0)
 
 
-def _holds_rows(value: dict[object, object]) -> bool:
+def _is_ours(value: Mapping[object, object]) -> bool:
+    """Are these the settings of truetune: is each key one of them or a misspelling of one, and its value of that form?
+
+    `model`, `data` and `trainer` are words of many formats, so a file that holds others beside is not taken for ours:
+    unless it holds a setting that is ours alone.
+    """
+    given = {str(key).replace("-", "_"): item for key, item in value.items()}
+    fitting = {key for key, item in given.items() if key in OWN and isinstance(item, dict) <= (key in TABLES)}
+    if _holds_rows(given):
+        fitting.discard("data")
+    rest = given.keys() - fitting
+    if len(fitting) < len(rest):
+        return False
+    misspelt = {key for key in rest if key not in OWN and near(key, OWN)}
+    if not rest - misspelt:
+        return bool(fitting)
+    return bool(fitting & OURS_ALONE)
+
+
+def _holds_rows(value: Mapping[str, object]) -> bool:
     data = value.get("data")
     return isinstance(data, list) and any(isinstance(item, dict) for item in data)
 
@@ -96,6 +142,8 @@ def _holds_rows(value: dict[object, object]) -> bool:
 def foreign(value: object) -> str | None:
     """What a file is that is no run's settings, by its keys."""
     given = {str(key) for key in value} if isinstance(value, dict) else set()
+    if given & V1_SIGNS and "model_name_or_path" not in given and 2 * len(given & V1_KEYS) > len(given):
+        return V1
     return next((name for name, keys in FOREIGN.items() if given & keys), None)
 
 

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from truetune.errors import SpecError
 from truetune.spec.config import Config, Place, Renamed, Stack
 from truetune.spec.located import parse
+from truetune.spec.pins import Pins
+from truetune.spec.releases import TAKEN
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks.facts import DEPRECATED, RENAMED
 from truetune.spec.training import Training
@@ -44,6 +46,13 @@ SAME = frozenset(Training.model_fields) - {
 """Fields of Training that transformers and TRL call the same."""
 
 
+SHORTEST_WORD = 3
+"""Letters of a word that may be misspelt: `r` and `k` are other names, not slips"""
+LONG_WORD = 6
+"""Letters from which on two slips are likely: `gradeint`, `acumulatoin`"""
+LONG_NAME = 8
+"""Letters of a name whose words are parted otherwise and that may have a slip beside"""
+MOST_SLIPS = 2
 ABOVE = 5
 """Folders, from the config's own upwards, that its relative paths are tried against"""
 SECRETS = ("hub_token", "api_key", "auth_token", "webhook_url", "_secret")
@@ -72,6 +81,9 @@ class Draft:
     own_prompt: bool = False
     missing: list[Place] = field(default_factory=list)
     """Data sets that are not described"""
+    pins: Pins = field(default_factory=Pins)
+    own_keys: bool = False
+    """See Config"""
     odd: list[Place] = field(default_factory=list)
     """Keys inside of others that the stack does not know"""
 
@@ -146,7 +158,9 @@ class Draft:
         """The whole. Raises SpecError with the line of a value that a field does not take."""
         known = set(known)
         raw = self.values if self.raw is None else self.raw
-        old = {k: now for name in packages for k, now in RENAMED[name].items() if k not in known - DEPRECATED}
+        old = {
+            key: (name, now) for name in packages for key, now in RENAMED[name].items() if key not in known - DEPRECATED
+        }
         rest = {
             key: value
             for key, value in self.values.items()
@@ -172,8 +186,12 @@ class Draft:
             text=self.text,
             limit=limit,
             own_prompt=self.own_prompt,
-            renamed=tuple(Renamed(place(key), old[key]) for key in raw if key in old),
+            renamed=tuple(
+                _renamed(place(key), key, *old[key], of_trl=self.stack == "trl") for key in raw if key in old
+            ),
             missing=tuple(self.missing),
+            pins=self.pins,
+            own_keys=self.own_keys,
             notes=tuple(self.notes),
         )
 
@@ -198,9 +216,53 @@ class Draft:
             raise SpecError("\n".join(dict.fromkeys(problems))) from None
 
 
+def _renamed(place: Place, key: str, package: str, now: str | None, *, of_trl: bool) -> Renamed:
+    """TRL took some names of transformers for longer, or less long, in classes of its own."""
+    by_trl = of_trl and key in TAKEN["trl"]
+    owner = "trl" if by_trl else package
+    return Renamed(place, now, owner, TAKEN[owner].get(key))
+
+
 def near(key: str, known: Iterable[str]) -> str | None:
-    """The known key that is most like it."""
-    return next(iter(difflib.get_close_matches(key, list(known), n=1, cutoff=0.8)), None)
+    """The known key that this one is a misspelling of.
+
+    One word of it differs by a slip of the hand (`learning_rte`, `num_train_epoch`) or is cut short (`adam_eps`), or
+    its words are joined or parted otherwise (`micro_batchsize`). Another word in the place of one is another name:
+    `dataset_mixer` is no `dataset_name`, `chat_template` no `chat_template_path`.
+    """
+    likely = [name for name in known if name != key and _misspells(key, name)]
+    return max(likely, key=lambda name: (difflib.SequenceMatcher(None, key, name).ratio(), name), default=None)
+
+
+def _misspells(key: str, name: str) -> bool:
+    mine, theirs = (text.lower().replace("-", "_").split("_") for text in (key, name))
+    if len(mine) != len(theirs):
+        return _slips("".join(mine), "".join(theirs)) <= (len(key) >= LONG_NAME)
+    other = [(a, b) for a, b in zip(mine, theirs, strict=True) if a != b]
+    return len(other) <= 1 and all(_same_word(a, b) for a, b in other)
+
+
+def _same_word(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    if len(short) < SHORTEST_WORD:
+        return False
+    return long.startswith(short) or _slips(one, other) <= (1 if len(long) < LONG_WORD else 2)
+
+
+def _slips(one: str, other: str) -> int:
+    """Letters that are wrong, missing, too many, or change places with the next: the least number of them."""
+    if abs(len(one) - len(other)) > MOST_SLIPS or len(set(one) ^ set(other)) > 2 * MOST_SLIPS:
+        return MOST_SLIPS + 1
+    rows = [list(range(len(other) + 1))]
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            best = min(rows[-1][j] + 1, row[j - 1] + 1, rows[-1][j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def names(value: Any) -> list[str]:

@@ -7,9 +7,11 @@ from typing import Any
 
 from truetune.spec.config import Config
 from truetune.spec.located import Located
+from truetune.spec.pins import pins_around
+from truetune.spec.releases import major
 from truetune.spec.stacks.datasets import Rows, give, located
 from truetune.spec.stacks.document import draft_of
-from truetune.spec.stacks.draft import Draft, on
+from truetune.spec.stacks.draft import Draft, near, on
 from truetune.spec.stacks.facts import RENAMED, facts
 from truetune.spec.stacks.transformers import METHODS, arguments, defaults, learned, pretrained
 
@@ -17,8 +19,12 @@ CLASSES = ("SFTConfig", "DPOConfig", "KTOConfig", "RewardConfig", "GRPOConfig", 
            "ORPOConfig", "CPOConfig")  # fmt: skip
 """The trainers' classes; of two that fit as well, the first is meant."""
 COMMON = ("ModelConfig", "ScriptArguments", "DatasetMixtureConfig")
-SCRIPTS = frozenset(("torch_dtype", "dataset_mixture", "dataset_mixer", "dataset_splits"))
-"""Keys of earlier releases, and of scripts with settings of their own, that no other stack has"""
+OF_SCRIPT = {"GRPOConfig": ("GRPOScriptArguments",), "RLOOConfig": ("RLOOScriptArguments",)}
+"""What a trainer's own script merges with these"""
+SCRIPTS = frozenset(("dataset_mixture", "dataset_mixer", "dataset_splits"))
+"""Keys of scripts with settings of their own that no other stack has"""
+OLD = frozenset(("torch_dtype",))
+"""Keys of earlier releases, likewise"""
 SIGNS = {
     "SFTConfig": frozenset(("max_seq_length", "dataset_batch_size")),
     "DPOConfig": frozenset(("max_prompt_length", "ref_model_init_kwargs", "rpo_alpha")),
@@ -37,8 +43,18 @@ def launch() -> frozenset[str]:
 @cache
 def keys() -> frozenset[str]:
     """All keys that tell a TRL YAML: of this release, of earlier ones, and of scripts that read TRL's and their own."""
-    known = {*defaults("SFTConfig"), *launch(), *RENAMED["trl"], *SCRIPTS}
-    return frozenset(known.union(*(facts("trl").classes[name] for name in (*CLASSES, *COMMON))))
+    known = {*defaults("SFTConfig"), *launch(), *RENAMED["trl"], *SCRIPTS, *OLD}
+    scripts = (name for names in OF_SCRIPT.values() for name in names)
+    return frozenset(known.union(*(facts("trl").classes[name] for name in (*CLASSES, *COMMON, *scripts))))
+
+
+@cache
+def _merged(name: str) -> dict[str, Any]:
+    """The keys and defaults of all that the script of a trainer's class merges."""
+    made = defaults(name)
+    for part in (*COMMON, *OF_SCRIPT.get(name, ())):
+        made |= facts("trl").classes[part]
+    return made
 
 
 def kind_of(document: Located) -> tuple[str, bool]:
@@ -47,7 +63,7 @@ def kind_of(document: Located) -> tuple[str, bool]:
     base = set(facts("transformers").classes["TrainingArguments"]).union(
         *(facts("trl").classes[name] for name in COMMON)
     )
-    own = {name: set(facts("trl").classes[name]) - base | SIGNS.get(name, frozenset()) for name in CLASSES}
+    own = {name: set(_merged(name)) - base | SIGNS.get(name, frozenset()) for name in CLASSES}
     scores = {name: len(given & own[name]) + len(given & SIGNS.get(name, frozenset())) for name in CLASSES}
     stem = document.path.rpartition("/")[2].lower()
     best = max(scores.values())
@@ -59,10 +75,11 @@ def kind_of(document: Located) -> tuple[str, bool]:
 def read(document: Located) -> Config:
     """A YAML file of TRL."""
     name, sure = kind_of(document)
-    known = defaults(name)
-    for common in COMMON:
-        known |= facts("trl").classes[common]
-    draft = draft_of(document, "trl", facts("trl").release, known, {*known, *launch()})
+    known = _merged(name)
+    pins = pins_around(document.path)
+    older = pins.before("trl", major(facts("trl").release))
+    draft = draft_of(document, "trl", facts("trl").release, {} if older else known, {*known, *launch()})
+    draft.pins = pins
     draft.notes.append(
         f"read as the settings of {name} ({METHODS[name]})" + ("" if sure else ", because no key speaks for another")
     )
@@ -80,6 +97,13 @@ def read(document: Located) -> Config:
     template = draft.get("chat_template_path")
     if isinstance(template, str) and (found := draft.find(template)) is not None and found.is_file():
         draft.put("template", str(found), "chat_template_path")
+    own = [key for key in document.value if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)]
+    draft.own_keys = bool(own)
+    if own:
+        draft.notes.append(
+            f"TRL-like, with keys of its own ({', '.join(map(str, own[:6]))}{', ...' if len(own) > 6 else ''}): "
+            "a script that merges them with TRL's reads it"
+        )
     return draft.config({*known, *launch()}, limit, ("transformers", "trl"))
 
 

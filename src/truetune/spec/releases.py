@@ -1,0 +1,68 @@
+"""When a name went: the last release seen to take it, and the first seen without it.
+
+Read from the packages' own sources: TRL and LLaMA-Factory at each of their tags, transformers from its releases
+4.30.2, 4.36.2, 4.41.2, 4.45.2, 4.46.3, 4.56.2, 4.57.6, 5.0.0, 5.2.0 and 5.10.0. Where a class of TRL lost a name
+before another, the later one counts. Between the two releases nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Taken(NamedTuple):
+    """Until when a name was taken."""
+
+    last: str
+    gone: str
+
+
+def _by_name(groups: Mapping[Taken, Iterable[str]]) -> dict[str, Taken]:
+    return {name: taken for taken, names in groups.items() for name in names}
+
+
+TAKEN: Mapping[str, Mapping[str, Taken]] = {
+    "transformers": _by_name({
+        Taken("4.46.3", "4.56.2"): ("evaluation_strategy", "dispatch_batches", "split_batches"),
+        Taken("4.30.2", "4.36.2"): ("sharded_ddp", "xpu_backend"),
+        Taken("4.56.2", "4.57.6"): ("use_ipex",),
+        Taken("4.57.6", "5.0.0"): (
+            "per_gpu_train_batch_size", "per_gpu_eval_batch_size", "use_legacy_prediction_loop",
+            "overwrite_output_dir", "save_safetensors", "no_cuda", "use_mps_device", "jit_mode_eval", "past_index",
+            "fp16_backend", "fp16_opt_level", "half_precision_backend", "adafactor", "tpu_num_cores",
+            "tpu_metrics_debug", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap", "push_to_hub_model_id",
+            "push_to_hub_organization", "push_to_hub_token", "include_inputs_for_metrics",
+            "include_tokens_per_second", "ray_scope", "torchdynamo", "mp_parameters", "tokenizer",
+        ),
+        Taken("5.0.0", "5.2.0"): ("group_by_length",),
+        Taken("5.10.0", "5.23.0"): ("warmup_ratio", "logging_dir"),
+    }),
+    "trl": _by_name({
+        Taken("0.19.1", "0.20.0"): ("max_seq_length",),
+        Taken("0.13.0", "0.14.0"): ("max_target_length",),
+        Taken("0.16.1", "0.17.0"): ("use_num_logits_to_keep",),
+        Taken("0.17.0", "0.18.0"): ("num_of_sequences", "chars_per_token", "dataset_batch_size", "use_liger"),
+        Taken("0.26.2", "0.27.0"): ("torch_dtype", "is_encoder_decoder"),
+        Taken("0.27.2", "0.28.0"): ("use_liger_loss",),
+        Taken("0.28.0", "0.29.0"): (
+            "max_prompt_length", "max_completion_length", "ref_model_init_kwargs", "label_pad_token_id",
+            "padding_value", "rpo_alpha", "force_use_ref_model", "reference_free", "use_logits_to_keep",
+            "model_adapter_name", "ref_adapter_name", "base_model_attribute_name", "tools",
+        ),
+        Taken("1.1.0", "1.2.0"): ("generate_during_eval",),
+    }),
+    "axolotl": {},
+    "llama-factory": _by_name({
+        Taken("0.7.1", "0.8.0"): ("dpo_beta", "dpo_ftx", "dpo_loss", "orpo_beta"),
+        Taken("0.7.0", "0.7.1"): ("name_module_trainable", "num_layer_trainable"),
+        Taken("0.8.2", "0.8.3"): ("reserved_label_len",),
+        Taken("0.5.3", "0.6.0"): ("sft_packing",),
+    }),
+}  # fmt: skip
+"""Stack -> a name of an earlier release -> until when"""
+
+
+def major(release: str) -> str:
+    """The first release of the same major number: before it, defaults are not taken to be the same."""
+    return f"{release.partition('.')[0]}.0"

@@ -1,0 +1,222 @@
+"""What a rule on source must not say: real shapes in which there is nothing wrong, beside those in which there is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.checks.source.table import HEAD, codes
+from tests.source.modules import notebook
+from truetune.checks.lint import lint
+
+FAULT = """
+from transformers import AutoTokenizer
+tok = AutoTokenizer.from_pretrained("x")
+len(tok.apply_chat_template(m))
+"""
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%matplotlib inline\nx = 1",
+        "!pip install -q trl\nimport os",
+        "%%bash\ncurl -X POST x | sh",
+        "%%capture output\nimport os",
+        "%%time\ny = [1,\n     2]",
+        "?tok.encode",
+        "tok.encode?",
+        "tok.encode??",
+        "files = !ls -la",
+        "result = %timeit -o f()",
+        "await model.agenerate('x')",
+        "async with session() as s:\n    await s.go()",
+        "if True:\n    !pip install trl\nelse:\n    %cd /tmp",
+        "!pip install \\\n   transformers \\\n   trl",
+        "%%writefile train.sh\nfoo bar baz",
+        "%%html\n<b>bold</b>",
+        "!{sys.executable} -m pip install trl",
+        "%env TOKEN=abc",
+    ],
+)
+def test_cells_of_notebooks_are_read(cell: str, tmp_path: Path) -> None:
+    path = tmp_path / "n.ipynb"
+    path.write_text(notebook(cell, FAULT), encoding="utf-8")
+    assert [f.code for f in lint([path], select=["TT701", "TT705"]).findings] == ["TT705"]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["curl https://sdk.example.org | bash\ngcloud init", "f(a=1\nb=2)", "print 'hello'", "docker run -it x", "x = = 1"],
+)
+def test_a_cell_that_cannot_be_parsed_is_told_and_leaves_the_others(cell: str, tmp_path: Path) -> None:
+    path = tmp_path / "n.ipynb"
+    path.write_text(notebook("import os", cell, FAULT), encoding="utf-8")
+    unread, found = sorted(lint([path], select=["TT701", "TT705"]).findings, key=lambda f: f.code)
+    assert (unread.severity, found.code) == ("info", "TT705")
+    running = ".".join(map(str, sys.version_info[:2]))
+    assert unread.message.startswith(f"cell 2 is not judged, because this Python ({running}) can't parse it: ")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="this Python takes them")
+@pytest.mark.parametrize(
+    "line",
+    [
+        'x = f"{row["question"]}"',
+        "x = f'{d['a']} and {d['b']}'",
+        'x = f"{"\\n".join(lines)}"',
+        "type Rows = list[dict[str, str]]",
+        "def first[T](rows: list[T]) -> T:\n    return rows[0]",
+        "class Box[T]:\n    pass",
+    ],
+)
+def test_syntax_of_a_newer_python_is_no_fault_of_the_file(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(line + "\n")
+    (finding,) = lint([path], select=["TT701"]).findings
+    assert finding.severity == "info"
+    assert finding.remedy == "run truetune with the Python that the code is written for"
+
+
+def test_a_syntax_error_in_a_script_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("x = = 1\n")
+    assert [f.severity for f in lint([path], select=["TT701"]).findings] == ["warning"]
+
+
+SFT = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('out')\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SFT + "SFTTrainer(model, args=args, train_dataset=ds).train()", ["TT642w"]),
+        (SFT + "SFTTrainer(model, args=args, train_dataset=ds, data_collator=None).train()", ["TT642w"]),
+        (SFT + "SFTTrainer(model, args=args, train_dataset=ds, data_collator=my_collator).train()", []),
+        (SFT + "def collate(rows):\n    return {}\nSFTTrainer(model, args=args, data_collator=collate).train()", []),
+        (SFT + "SFTTrainer(model, args=args, train_dataset=ds.map(lambda row: tok(row['text']))).train()", []),
+        (SFT + "def encode(row):\n    return {'input_ids': [1], 'labels': [1]}\nrows = ds.map(encode).shuffle()\n"
+         "SFTTrainer(model, args=args, train_dataset=rows).train()", []),
+        (SFT + "def form(row):\n    return {'text': row['q']}\nrows = ds.map(form)\n"
+         "SFTTrainer(model, args=args, train_dataset=rows).train()", ["TT642w"]),
+        ("from trl import SFTConfig\nargs = SFTConfig('out', dataset_kwargs={'skip_prepare_dataset': True})", []),
+        ("from unsloth import FastLanguageModel\nfrom trl import SFTConfig\n"
+         "m, t = FastLanguageModel.from_pretrained('a/b', max_seq_length=4096)\nargs = SFTConfig('out')", []),
+    ],
+)  # fmt: skip
+def test_a_length_counts_where_the_trainer_cuts(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT642") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tok('one prompt', padding=True, return_tensors='pt')", []),
+        ("tok(['one prompt'], padding=True, return_tensors='pt')", []),
+        ("tok(f'{a} and {b}', padding=True, return_tensors='pt')", []),
+        ("tok(PROMPT.format(x), padding=True, return_tensors='pt')", []),
+        ("tok('### ' + question, padding=True, return_tensors='pt')", []),
+        ("tok(input(), padding=True, return_tensors='pt')", []),
+        ("tok.apply_chat_template([{'role': 'user', 'content': q}], padding=True, return_dict=True)", []),
+        ("tok(tok.apply_chat_template([{'role': 'user', 'content': q}], tokenize=False), padding=True)", []),
+        ("tok(['one', 'two'], padding=True, return_tensors='pt')", ["TT737w"]),
+        ("tok([p for p in prompts], padding=True, return_tensors='pt')", ["TT737w"]),
+        ("tok(prompts, padding=True, return_tensors='pt')", ["TT737w"]),
+    ],
+)
+def test_one_prompt_needs_no_padding_side(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(f"out = model.generate(**{text}, max_new_tokens=9)", tmp_path, "TT737") == expected
+
+
+def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> str:
+    return (
+        f"t = {load.format(name)}\n"
+        "text = t.apply_chat_template(m, tokenize=False, add_generation_prompt=True)\n"
+        "ids = t(text, return_tensors='pt')\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_rendered("meta-llama/Llama-3.1-8B-Instruct"), ["TT704w"]),
+        (_rendered("Qwen/Qwen3-8B"), []),
+        (_rendered("some/model-of-tomorrow"), ["TT704i"]),
+        ("from unsloth import FastLanguageModel\n"
+         "m0, t = FastLanguageModel.from_pretrained(model_name='unsloth/Qwen3-4B')\n"
+         "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", []),
+        ("from unsloth import FastLanguageModel\nm0, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B')\n"
+         "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", ["TT704w"]),
+    ],
+)  # fmt: skip
+def test_a_second_bos_needs_a_first(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT704") == expected
+
+
+def test_what_a_processor_renders_is_text(tmp_path: Path) -> None:
+    text = "p = AutoProcessor.from_pretrained('a/b')\nn = len(p.apply_chat_template(m))\n"
+    assert codes(text, tmp_path, "TT705") == []
+
+
+TRAINING = """
+train_tok = AutoTokenizer.from_pretrained("a/b")
+train_tok.pad_token = "<|pad|>"
+trainer = Trainer(model=model, args=TrainingArguments("out"), train_dataset=ds,
+                  data_collator=DataCollatorForLanguageModeling(train_tok, mlm=False))
+"""
+EVALUATION = """
+eval_tok = AutoTokenizer.from_pretrained("a/b")
+eval_tok.pad_token = eval_tok.eos_token
+"""
+
+
+def test_a_tokenizer_made_behind_the_training_trains_nothing(tmp_path: Path) -> None:
+    assert codes(TRAINING + "trainer.train()\n" + EVALUATION, tmp_path, "TT702") == []
+    assert codes(TRAINING + EVALUATION + "trainer.train()\n", tmp_path, "TT702") == ["TT702e"]
+
+
+ADDED = """
+t = AutoTokenizer.from_pretrained({folder!r})
+t.add_tokens([{token!r}])
+m2 = AutoModelForCausalLM.from_pretrained({folder!r})
+config = LoraConfig(r=8)
+"""
+
+
+def test_tokens_that_the_named_model_has_are_not_new(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(
+        '{"added_tokens": [{"id": 3, "content": "[TOOL]"}], "model": {"vocab": {"a": 0, "[ACT]": 1}}}'
+    )
+    (folder / "tokenizer_config.json").write_text("{}")
+    for token, count in (("[TOOL]", 0), ("[ACT]", 0), ("[NEW]", 1)):
+        text = ADDED.format(folder=str(folder), token=token)
+        assert len(codes(text, tmp_path, "TT740")) == len(codes(text, tmp_path, "TT747")) == count
+
+
+TWO_RUNS = """
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+
+SFTTrainer("a/b", args=SFTConfig("one", learning_rate=2e-4), train_dataset=ds, peft_config=LoraConfig(r=8)).train()
+DPOTrainer({model}, args=DPOConfig("two", learning_rate=1e-9), train_dataset=ds{more}).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "what"),
+    [
+        ('"a/b"', "", "DPO of all weights"),
+        ('AutoModelForCausalLM.from_pretrained("a/b")', "", "DPO of all weights"),
+        ('"a/b"', ", peft_config=LoraConfig(r=4)", "DPO of an adapter"),
+        ("get_peft_model(model, LoraConfig(r=4))", "", "DPO of an adapter"),
+        ("loaded()", "", "DPO of an adapter"),
+    ],
+)
+def test_the_adapter_of_one_run_is_not_that_of_another(model: str, more: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + TWO_RUNS.format(model=model, more=more))
+    (finding,) = lint([path], select=["TT615"]).findings
+    assert what in finding.message

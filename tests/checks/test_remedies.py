@@ -1,0 +1,111 @@
+"""A remedy that names a setting is followed on its own rule's example: the finding ends, and no new one comes.
+
+The remedies are read as a user reads them: `set KEY: VALUE`, `set KEY to VALUE`, `write NAME` (for the key or the value
+that the case shows), `leave KEY out`, with alternatives behind `, or`. What names no setting has to be in `PROSE`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.checks.pages import block, sections
+from tests.checks.pages.config import lay_out
+from truetune.checks.catalogue import rules, station
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.lint import lint
+from truetune.checks.rule import Rule
+from truetune.checks.settings import of_settings
+from truetune.spec.run import RunSpec
+from truetune.spec.stacks import read_config
+
+CONFIG = [rule for rule in rules() if station(rule) == "config"]
+SOURCE = [rule for rule in rules() if station(rule) == "source"]
+VALUE = r"(?P<value>\[[^\]]*\]|(?!(?:the|what)\b)[\w.,+\-]*\w)"
+SET = re.compile(
+    rf"(?:(?:set|and) (?P<key>(?!both\b)\w+): |set (?P<other>(?!both\b)\w+) to |and (?P<more>\w+) to (?=\d)){VALUE}"
+)
+LEAVE = re.compile(r"leave (?P<key>\w+) out")
+WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
+PROSE = {
+    "duplicate-setting", "warmup-longer-than-run", "pure-bf16-updates-rounded-away", "precision-set-twice",
+    "dpo-too-weak-or-frozen", "new-tokens-left-untrained", "tied-head-trained-alone",
+    "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",
+    "pad-masks-eos-in-pretraining", "rows-not-shuffled", "output-dir-is-the-model", "answers-not-trained",
+    "dataset-listed-twice", "pad-set-to-stop-token", "dataset-not-described", "length-left-to-default",
+    "best-model-cannot-be-picked",
+}  # fmt: skip
+"""Their remedies name no value to write: the user decides which"""
+
+
+def _followed(settings: dict[str, Any], finding: Finding, remedy: str) -> dict[str, Any] | None:
+    """The settings after one alternative of a remedy; None where it names nothing."""
+    done = dict(settings)
+    for match in SET.finditer(remedy):
+        key = match["key"] or match["other"] or match["more"]
+        value = match["value"] if match["value"].startswith("[") else match["value"].replace(",", "")
+        done = _with(done, key, yaml.safe_load(value))
+    for match in LEAVE.finditer(remedy):
+        done = {key: value for key, value in done.items() if key != match["key"]}
+    for match in WRITE.finditer(remedy):
+        done = _written(done, finding, match["new"], match["old"])
+    return None if done == settings else done
+
+
+def _with(settings: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A setting, where it stands already: `r` of a finding on `lora_r` is that."""
+    known = [name for name in settings if name == key or name.endswith(f"_{key}")] or [key]
+    return {**settings, known[0]: value}
+
+
+def _written(settings: dict[str, Any], finding: Finding, new: str, old: str | None) -> dict[str, Any]:
+    if old is not None:
+        return yaml.safe_load(re.sub(rf"\b{old}\b", new, yaml.safe_dump(settings)))  # type: ignore[no-any-return]
+    key, _, value = finding.cases[0].text.partition(": ")
+    if value:
+        return {**settings, key: new}
+    return {(new if name == key else name): item for name, item in settings.items()}
+
+
+def _levels(path: Path) -> dict[str, int]:
+    """Each rule that fires at all, and how badly."""
+    found: dict[str, int] = {}
+    for finding in of_settings(read_config(path), RunSpec()):
+        found[finding.rule] = max(found.get(finding.rule, 0), RANK[finding.severity])
+    return found
+
+
+@pytest.mark.parametrize("rule", CONFIG, ids=lambda rule: rule.name())
+def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path: Path) -> None:
+    example = yaml.safe_load(block(sections(rule)["Example"]))
+    path = lay_out(example, tmp_path)
+    before = _levels(path)
+    settings = yaml.safe_load(path.read_text())
+    finding = next(f for f in of_settings(read_config(path), RunSpec()) if f.rule == rule.name())
+    tried = 0
+    for alternative in re.split(r", or |; before ", finding.remedy):
+        if (done := _followed(settings, finding, alternative)) is None:
+            continue
+        tried += 1
+        path.write_text(yaml.safe_dump(done, sort_keys=False))
+        after = _levels(path)
+        assert rule.name() not in after, alternative
+        new = {name for name, level in after.items() if level > max(before.get(name, 0), RANK["info"])}
+        assert not new, alternative
+    assert (tried == 0) == (rule.name() in PROSE), finding.remedy
+
+
+@pytest.mark.parametrize("rule", SOURCE, ids=lambda rule: rule.name())
+def test_the_fix_of_a_finding_in_source_ends_it(rule: type[Rule[Any]], tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(block(sections(rule)["Example"]))
+    before = lint([path]).findings
+    if not any(f.fix for f in before if f.rule == rule.name()):
+        pytest.skip("it has no fix of its own")
+    lint([path], select=[rule.name()], fix=True, unsafe=True)
+    after = lint([path]).findings
+    assert {f.rule for f in after} <= {f.rule for f in before} - {rule.name()}
