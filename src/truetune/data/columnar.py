@@ -100,7 +100,7 @@ def _rows(batch: Any) -> Iterable[Row]:
     found: list[Row] = batch.to_pylist()
     for row in found:
         for name in gaps:
-            row[name] = _without_gaps(row[name])
+            row[name] = without_gaps(row[name])
     return found
 
 
@@ -114,9 +114,9 @@ def _has_gaps(column: Any) -> bool:
     return False
 
 
-def _without_gaps(value: Any) -> Any:
+def without_gaps(value: Any) -> Any:
     """Without the keys that hold null; a message keeps its content, which tells a call from an empty answer."""
     if isinstance(value, dict):
         keep = "content" if "role" in value else None
-        return {key: _without_gaps(item) for key, item in value.items() if item is not None or key == keep}
-    return [_without_gaps(item) for item in value] if isinstance(value, list) else value
+        return {key: without_gaps(item) for key, item in value.items() if item is not None or key == keep}
+    return [without_gaps(item) for item in value] if isinstance(value, list) else value
