@@ -33,13 +33,13 @@ def batches(source: Source, raw: IO[bytes], part: int | None = None, at_once: in
 
     Raises DataError.
     """
-    with _readable(source):
+    with readable(source):
         yield from _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
 
 
 def rows_of(source: Source, batch: Any) -> Iterable[Row]:
     """Raises DataError."""
-    with _readable(source):
+    with readable(source):
         return _rows(batch)
 
 
@@ -48,7 +48,7 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
     Nothing where the file can only be read from its start. Raises DataError.
     """
-    with _readable(source):
+    with readable(source):
         if source.path.suffix.lower() in PACKED:
             return
         if source.kind == "parquet":
@@ -59,7 +59,8 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def _readable(source: Source) -> Iterator[None]:
+def readable(source: Source) -> Iterator[None]:
+    """What Arrow raises on a broken table, as a DataError that names the file."""
     try:
         yield
     except (arrow.ArrowException, UnicodeDecodeError, InputLimitError) as error:

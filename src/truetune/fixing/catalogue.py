@@ -20,7 +20,9 @@ def remedies() -> tuple[type[Remedy], ...]:
         found += [
             member
             for member in vars(module).values()
-            if inspect.isclass(member) and issubclass(member, Remedy) and member.__module__ == module.__name__
+            if inspect.isclass(member)
+            and issubclass(member, Remedy)
+            and member.__module__ == module.__name__
             and not member.__name__.startswith("_")
         ]
     return tuple(sorted(found, key=lambda remedy: (remedy.stage, not remedy.safe, remedy.__module__)))

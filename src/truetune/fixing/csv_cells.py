@@ -37,7 +37,8 @@ def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[
 
 def _cells(text: str, delimiter: str) -> list[str]:
     """A quote opens a cell only where the cell begins; inside, two of them are one."""
-    cells, begin = [], 0
+    cells: list[str] = []
+    begin = 0
     while True:
         at = begin
         if text[at : at + 1] == '"':

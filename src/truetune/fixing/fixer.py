@@ -1,8 +1,8 @@
 """Fixer: tries the remedies on a group of rows, and makes those that are proved.
 
-Proof, on the row itself: the rule finds less in it after the edit; the reader names no new problem; the template refuses
-no row that it took before, and none loses all that it taught. Rows are proved together, and halved where the proof of
-a group fails, so that one row that can't be fixed costs a few more renderings and the others nothing.
+Proof, on the row itself: the rule finds less in it after the edit; the reader names no new problem; the template
+refuses no row that it took before, and none loses all that it taught. Rows are proved together, and halved where the
+proof of a group fails, so that one row that can't be fixed costs a few more renderings and the others nothing.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ class Fixer:
         """Fix these rows in place; gives what is left of them, as a check sees it."""
         judged = self._judged(rows)
         for remedy in self._made:
-            for row, tried in self._proved(remedy, rows, judged):
+            proved = self._proved(remedy, rows, judged)
+            for row, tried in proved:
                 self._commit(remedy, row, tried)
-                judged = None
-            judged = judged or self._judged(rows)
+            if proved:
+                judged = self._judged(rows)
         for remedy in self._offered:
             for row, _ in self._proved(remedy, rows, judged):
                 self.offers.setdefault((remedy.rule, remedy.what), Undone()).add(row.origin)
+        self._judge.forget()
         return judged
 
     def _judged(self, rows: Iterable[FixRow]) -> Judged:
@@ -102,7 +104,8 @@ class Fixer:
         """The rows in which an attempt of this remedy helps, with that attempt."""
         if remedy.proved_by_rule and not remedy.measure(judged):
             return []
-        waiting = list(self._proposals(remedy, rows, judged))
+        views = self._views(rows, judged)
+        waiting = [(row, iter(remedy.attempts(view))) for row, view in views]
         found: dict[int, tuple[FixRow, _Try]] = {}
         for _ in range(MAX_ATTEMPTS):
             tried = []
@@ -113,11 +116,14 @@ class Fixer:
                 break
             for proved in self._helping(remedy, tried):
                 found[proved.row.origin.row] = (proved.row, proved)
+        for row, view in views:
+            for note in view.notes:
+                self.refused.setdefault((remedy.rule, note), Undone()).add(row.origin)
         return [found[number] for number in sorted(found)]
 
-    def _proposals(
-        self, remedy: Remedy, rows: list[FixRow], judged: Judged
-    ) -> Iterator[tuple[FixRow, Iterator[Attempt]]]:
+    def _views(self, rows: list[FixRow], judged: Judged) -> list[tuple[FixRow, RowView]]:
+        """The rows that stay, as remedies look at them."""
+        found = []
         rejected, supervised = judged.rejected, judged.supervised()
         prints = judged.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
@@ -127,10 +133,8 @@ class Fixer:
                 row.body, row.conversation, self._context, rejected.get(number), supervised.get(number, 0),
                 int(prints.exact[place]), int(prints.normal[place]),
             )  # fmt: skip
-            attempts = iter(remedy.attempts(view))
-            yield row, attempts
-            for note in view.notes:
-                self.refused.setdefault((remedy.rule, note), Undone()).add(row.origin)
+            found.append((row, view))
+        return found
 
     def _next(self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]) -> _Try | None:
         """The row after the next attempt that can be made at all."""

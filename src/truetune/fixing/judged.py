@@ -12,7 +12,9 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
+from truetune.errors import TemplateError
 from truetune.render.renderer import Renderer
+from truetune.render.rendering import Rendering
 
 
 class Judge:
@@ -20,10 +22,10 @@ class Judge:
 
     def __init__(self, setup: Setup | None, *, only_reference: bool = False) -> None:
         self.setup = setup
-        self._renderer: Renderer | None = None
+        self._renderer: _Remembering | None = None
         self._encoder: Encoder | None = None
         if setup is not None:
-            self._renderer = setup.probes.renderer()
+            self._renderer = _Remembering(setup.probes.renderer())
             self._encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
 
     def __call__(self, rows: Sequence[Conversation]) -> Judged:
@@ -35,7 +37,35 @@ class Judge:
     def prove(self) -> None:
         """Raises FastPathError where a shortcut of the renderer was wrong."""
         if self._renderer is not None:
-            self._renderer.prove()
+            self._renderer.inner.prove()
+
+    def forget(self) -> None:
+        """Rows that were rendered will not come again."""
+        if self._renderer is not None:
+            self._renderer.known.clear()
+
+
+class _Remembering:
+    """A renderer that renders each row once, however often it is judged: beside others, before an edit and after."""
+
+    def __init__(self, inner: Renderer) -> None:
+        self.inner = inner
+        self.known: dict[int, tuple[Conversation, list[Rendering] | TemplateError]] = {}
+        """By the identity of the row, which is held so that no other gets it"""
+
+    def render(self, row: Conversation) -> list[Rendering]:
+        if id(row) not in self.known:
+            try:
+                self.known[id(row)] = row, self.inner.render(row)
+            except TemplateError as error:
+                self.known[id(row)] = row, error
+        found = self.known[id(row)][1]
+        if isinstance(found, TemplateError):
+            raise found
+        return found
+
+    def exact(self, row: Conversation) -> list[Rendering]:
+        return self.inner.exact(row)
 
 
 class Judged:

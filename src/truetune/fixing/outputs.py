@@ -83,7 +83,7 @@ def packing(file: IO[bytes], suffix: str) -> IO[bytes]:
         case ".bz2":
             stream = bz2.BZ2File(file, "wb")
         case ".xz":
-            stream = lzma.LZMAFile(file, "wb")
+            stream = lzma.LZMAFile(file, "wb")  # noqa: SIM115
         case ".zst":
             import zstandard
 

@@ -165,7 +165,7 @@ class _Run:
         self._problems: Counter[str] = Counter()
         self._kinds = {remedy.kinds: remedy.rule for remedy in usable if issubclass(remedy, ProblemRemedy)}
         self._first_problem: dict[str, Origin] = {}
-        self._broken: dict[str, Undone] = {}
+        self._broken, self._first_reason = Undone(), ""
         self._log: ChangeLog | None = None
         self.rows = self.changed_rows = self.dropped_rows = 0
 
@@ -277,7 +277,8 @@ class _Run:
                     self._first_problem.setdefault(rule, row.origin)
 
     def _on_broken(self, origin: Origin, reason: str) -> bool:
-        self._broken.setdefault(reason, Undone()).add(origin)
+        self._broken.add(origin)
+        self._first_reason = self._first_reason or reason
         return self._unsafe and self._broken_fits
 
     def _rules_of(self, usable: Sequence[type[Remedy]], setup: Setup | None) -> list[DataRule]:
@@ -304,24 +305,20 @@ class _Run:
         return frozenset(prints.normal.tolist())
 
     def _no_row(self) -> str:
-        reason = next(iter(self._broken), None)
-        return reason or f"{self._source.path}: the file holds no row"
+        return self._first_reason or f"{self._source.path}: the file holds no row"
 
     def _result(self) -> Fixed:
         findings = in_order(finding for rule in self._rules for finding in rule.findings())
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
-        if self._broken and not self._unsafe and self._broken_fits:
-            offered[BROKEN, NO_ROW] = sum(undone.rows for undone in self._broken.values())
         changed = dict(self._fixer.changed)
-        if self._broken and self._unsafe and self._broken_fits:
-            changed[BROKEN, NO_ROW] = sum(undone.rows for undone in self._broken.values())
-            self.dropped_rows += changed[BROKEN, NO_ROW]
+        if self._broken.rows and self._broken_fits:
+            (changed if self._unsafe else offered)[BROKEN, NO_ROW] = self._broken.rows
         return Fixed(
             data=str(self._source.path),
             output=None if self._target is None else str(self._target),
-            rows=self.rows,
+            rows=self.rows + self._broken.rows,
             changed_rows=self.changed_rows,
-            dropped_rows=self.dropped_rows,
+            dropped_rows=self.dropped_rows + changed.get((BROKEN, NO_ROW), 0),
             changed=changed,
             left=tuple(self._left(findings)),
             offered=offered,
@@ -341,10 +338,11 @@ class _Run:
                 why = self._why(rule, "correct these rows by hand")
                 first = str(self._first_problem[rule])
                 left.append(Left(rule=rule, message=f"{count:,} problems", rows=count, first=first, why=why))
-        if not self._unsafe or not self._broken_fits:
-            for reason, undone in self._broken.items():
-                why = self._why(BROKEN, "correct these lines, or drop them with --unsafe")
-                left.append(Left(rule=BROKEN, message=reason, rows=undone.rows, first=str(undone.first), why=why))
+        if self._broken.rows and self._broken_fits and not self._unsafe:
+            message = f"{self._broken.rows:,} lines hold no row, as {self._first_reason}"
+            why = "correct these lines, or drop them with --unsafe"
+            first = str(self._broken.first)
+            left.append(Left(rule=BROKEN, message=message, rows=self._broken.rows, first=first, why=why))
         return left
 
     def _why(self, rule: str, remedy: str) -> str:

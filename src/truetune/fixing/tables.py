@@ -14,7 +14,7 @@ from typing import IO, Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.data.columnar import batches, rows_of, without_gaps
+from truetune.data.columnar import batches, readable, rows_of, without_gaps
 from truetune.data.conversation import Origin
 from truetune.data.files import Source, unpacked
 from truetune.data.records import Record
@@ -67,13 +67,15 @@ def fix_table(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken
 
 @contextmanager
 def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Write]:
-    """What writes batches into a file of the same kind, schema and compression. Raises ArrowException, OSError."""
+    """What writes batches into a file of the same kind, schema and compression. Raises DataError, OSError."""
     if source.kind != "parquet":
-        opened, make = _arrow_schema(source, raw)
-        with make(file, opened) as writer:
+        with readable(source):
+            schema, make = _arrow_schema(source, raw)
+        with make(file, schema) as writer:
             yield writer.write_batch
         return
-    about = open_parquet(unpacked(raw, source.path))
+    with readable(source):
+        about = open_parquet(unpacked(raw, source.path))
     groups = about.metadata.num_row_groups
     columns = [about.metadata.row_group(0).column(i) for i in range(about.metadata.num_columns)] if groups else []
     codecs = {column.path_in_schema: _codec(column.compression) for column in columns}
@@ -122,9 +124,7 @@ def _rows(
             gone.add(origin.row)
 
     values = batch.to_pylist()
-    read = conversations(
-        found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
-    )
+    read = conversations(found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken)
     return [FixRow(row.origin, TypedBody(values[row.origin.row - first], batch.schema), row) for row in read]
 
 

@@ -50,9 +50,7 @@ def fix_text(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken:
     def broken(origin: Origin, reason: str) -> None:
         held[-1].goes = on_broken(origin, reason)
 
-    for conversation in conversations(
-        records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken
-    ):
+    for conversation in conversations(records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken):
         entry = held.pop()
         entry.row = _row(entry.piece, source, conversation)
         group.add(entry)

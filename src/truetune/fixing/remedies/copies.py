@@ -44,6 +44,7 @@ class DropLeaked(Remedy):
     what = "drop rows that stand in the evaluation data"
     safe = False
     stage = Stage.COPIES
+    needs_tokenizer = False
     proved_by_rule = False
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:

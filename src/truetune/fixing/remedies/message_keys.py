@@ -28,7 +28,7 @@ def _edits(turn: Turn) -> Iterator[Edit]:
     """Where the role is plain and one key alone can be its text."""
     message = turn.message
     key = turn.role_key or next((name for name in ROLE_NAMES if name in message), None)
-    if key is None or role_meant(message[key]) is None and key not in ROLE_KEYS:
+    if key is None or (role_meant(message[key]) is None and key not in ROLE_KEYS):
         return
     if key not in ROLE_KEYS:
         yield Rename((*turn.path, key), "role")

@@ -13,8 +13,8 @@ from truetune.fixing.turns import Turn
 ALIASES = {
     **dict.fromkeys(("human", "prompter", "usr", "user_message", "customer", "client", "instruction"), "user"),
     **dict.fromkeys(
-        ("bot", "chatbot", "gpt", "chatgpt", "gpt4", "gpt-4", "model", "ai", "assistent", "asistant", "assistant_message",
-         "bing", "bard", "claude", "gemini", "llm", "agent", "chatgpt-4", "response", "ai_assistant"), "assistant"),
+        ("bot", "chatbot", "gpt", "chatgpt", "gpt4", "gpt-4", "model", "ai", "assistent", "asistant",
+         "assistant_message", "bing", "bard", "claude", "gemini", "llm", "agent", "chatgpt-4", "response", "ai_assistant"), "assistant"),
     **dict.fromkeys(("sys", "system_prompt", "system_message", "context_system"), "system"),
     **dict.fromkeys(
         ("observation", "function_response", "function_result", "tool_response", "tool_result", "tool_output",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 from truetune.data.columns import ALIASES
@@ -30,13 +31,18 @@ class WriteScalarsAsText(ProblemRemedy):
     def _edits(self, row: RowView) -> Iterator[Edit]:
         for turn in row.turns:
             for key in ("content", "value"):
-                if isinstance(turn.message.get(key), int | float):
+                if _is_scalar(turn.message.get(key)):
                     path = (*turn.path, key)
                     yield Put(path, row.spelled(path))
         columns = {alias for name in TEXT_COLUMNS for alias in ALIASES[name]} | set(self.context.spec.map.values())
         for column in columns & row.value.keys() - set(row.conversation.unused):
-            if isinstance(row.value[column], int | float) and self.context.names.get(column) != "label":
+            if _is_scalar(row.value[column]) and self.context.names.get(column) != "label":
                 yield Put((column,), row.spelled((column,)))
+
+
+def _is_scalar(value: Any) -> bool:
+    """NaN is none: it says that nothing is there."""
+    return isinstance(value, int) or (isinstance(value, float) and isfinite(value))
 
 
 class WriteTurnSettings(ProblemRemedy):

@@ -164,4 +164,3 @@ def _short(id: str) -> str:
         return id
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=ID_LENGTH).digest()
     return "".join(ALPHANUMERIC[byte % len(ALPHANUMERIC)] for byte in digest)
-
