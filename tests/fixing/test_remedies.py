@@ -1,4 +1,5 @@
 """Remedies: for each, a real tokenizer finds the fault, fix ends it, and a check of the result finds nothing new."""
+# ruff: noqa: E501 (one fault a line)
 
 from __future__ import annotations
 
@@ -77,6 +78,7 @@ FAULTS = (
     Fault(FORM, TEMPLATE, "mistral-nemo", called({"day": "Monday"}, None)),
     Fault(FORM, TEMPLATE, "mistral-7b-v0.3", called({"day": "Monday"}, id="call_ab1234")),
     Fault(FORM, TEMPLATE, "gemma3", turns({"role": "developer", "content": "Be brief."}, TURN, DONE)),
+    Fault(FORM, TEMPLATE, "mistral-nemo", {**called({"day": "Monday"}, None), "tools": [{"name": "hours", "description": "d", "parameters": {"type": "object", "properties": {}}}]}),
     Fault("put the system turn", TEMPLATE, "gemma2", turns({"role": "system", "content": "Be brief."}, TURN, DONE), True),
     Fault("drop rows that the template", TEMPLATE, "gemma2", turns(TURN, TURN, DONE), True),
     Fault("make arguments", "tool-arguments-double-encoded", "llama3.1-instruct", called('{"day": "Monday", "n": 1.0}')),

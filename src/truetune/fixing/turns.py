@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.data.columns import ALIASES
+from truetune.data.messages import FUNCTION_CALL
 from truetune.fixing.edits import Path
 
 OF_MESSAGES = ("messages", "conversations", "prompt", "completion", "chosen", "rejected", "instruction")
@@ -38,6 +39,8 @@ class Turn:
     def calls(self) -> list[tuple[Path, dict[str, Any]]]:
         """The tool calls, each the object that has `name` and `arguments`, in its place."""
         path: Path = (*self.path, "tool_calls")
+        if self.role == FUNCTION_CALL:
+            return self._of_function_call()
         found = loaded(self.message.get("tool_calls"))
         made = []
         for index, call in enumerate(found if isinstance(found, list) else ()):
@@ -47,6 +50,15 @@ class Turn:
                 inner = isinstance(function, dict)
                 made.append(((*path, index, "function") if inner else (*path, index), function if inner else call))
         return made
+
+    def _of_function_call(self) -> list[tuple[Path, dict[str, Any]]]:
+        """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
+        key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
+        found = loaded(self.message.get(key))
+        if isinstance(found, dict):
+            return [((*self.path, key), found)]
+        calls = enumerate(found) if isinstance(found, list) else ()
+        return [((*self.path, key, index), call) for index, call in calls if isinstance(call, dict)]
 
 
 def loaded(value: Any) -> Any:

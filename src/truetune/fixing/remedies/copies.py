@@ -11,7 +11,7 @@ from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
 
 
 class DropCopies(Remedy):
-    """Copies in contents, roles and tools; columns that reach no example may differ. Eight bytes a row are kept."""
+    """Copies in contents, roles and tools; columns that reach no example may differ. Two hashes a row are kept."""
 
     rule = "duplicate-rows"
     what = "drop rows that are equal to an earlier one"
@@ -23,12 +23,16 @@ class DropCopies(Remedy):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._seen: set[int] = set()
+        self._contents: set[int] = set()
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         found = _print(row)
         if found in self._seen:
             yield [Drop()]
+        elif row.fingerprint in self._contents:
+            row.notes.append("the contents are those of an earlier row, roles or tools are not")
         self._seen.add(found)
+        self._contents.add(row.fingerprint)
 
 
 def _print(row: RowView) -> int:

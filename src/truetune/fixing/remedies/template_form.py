@@ -1,7 +1,7 @@
 """Rows in another form than the chat template takes: the form is changed, the content is not.
 
 Which form a template takes is not read from its source: the smallest change with which it takes the row is found by
-trying. A way that worked is tried first in the rows that follow.
+trying, one way alone first, then two together, and so on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
+from truetune.data.columns import ALIASES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
@@ -63,7 +64,7 @@ def short_ids(row: RowView) -> list[Edit]:
     edits: list[Edit] = []
     waiting: list[str] = []
     for turn in row.turns:
-        for index, (path, call) in enumerate(turn.calls):
+        for index, (path, call) in enumerate(turn.calls if "tool_calls" in turn.message else ()):
             place = path[:-1] if path[-1] == "function" else path
             old = _id_at(turn, index)
             new = _short(old) if isinstance(old, str) else _short(f"{place}{json.dumps(call, sort_keys=True)}")
@@ -80,6 +81,19 @@ def short_ids(row: RowView) -> list[Edit]:
     return edits
 
 
+def tools_as_functions(row: RowView) -> list[Edit]:
+    """Tools that are bare descriptions of functions get the object around them that OpenAI's form has."""
+    edits: list[Edit] = []
+    for column in ALIASES["tools"]:
+        tools = loaded(row.value.get(column))
+        for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+            if isinstance(tool, dict) and "name" in tool and "function" not in tool:
+                path = (column, index)
+                spelled = f'{{"type": "function", "function": {row.spelled(path)}}}'
+                edits.append(Put(path, {"type": "function", "function": tool}, spelled))
+    return edits
+
+
 def developer_as_system(row: RowView) -> list[Edit]:
     """The role developer becomes system, which is its older name."""
     return [Put((*turn.path, "role"), "system") for turn in row.turns if turn.message.get("role") == "developer"]
@@ -87,6 +101,7 @@ def developer_as_system(row: RowView) -> list[Edit]:
 
 WAYS: tuple[Way, ...] = (
     write_missing_content, join_text_parts, arguments_as_text, arguments_as_objects, developer_as_system, short_ids,
+    tools_as_functions,
 )  # fmt: skip
 
 
