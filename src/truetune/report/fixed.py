@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from truetune.checks.catalogue import find
 from truetune.fixing.run import Fixed
 from truetune.report.text import clip, many, visible
 from truetune.spec.run import RunSpec
@@ -25,7 +26,7 @@ def render_fixed(fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: b
         _say(console, f"left for you: {many(len(fixed.left), 'finding')}")
         for left in fixed.left[:MOST]:
             at = f" (first: {left.first})" if left.first and left.first not in left.message else ""
-            _say(console, f"  {left.rule}: {left.message}{at}")
+            _say(console, f"  {_coded(left.rule)}: {left.message}{at}")
             _say(console, f"    {left.why}")
         if len(fixed.left) > MOST:
             _say(console, f"  and {len(fixed.left) - MOST:,} more; --json has all")
@@ -48,7 +49,12 @@ def _headline(fixed: Fixed, *, only_shown: bool) -> str:
 
 def _table(console: Console, counts: Mapping[tuple[str, str], int]) -> None:
     for (rule, what), rows in counts.items():
-        _say(console, f"  {rule}: {many(rows, 'row')}: {what}")
+        _say(console, f"  {_coded(rule)}: {many(rows, 'row')}: {what}")
+
+
+def _coded(rule: str) -> str:
+    """`TT301 role-alias-dropped`"""
+    return f"{find(rule).code} {rule}"
 
 
 def _next(fixed: Fixed, spec: RunSpec) -> str:

@@ -10,16 +10,19 @@ from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
 from truetune.fixing.turns import Turn
 
-ALIASES = {
-    **dict.fromkeys(("human", "prompter", "usr", "user_message", "customer", "client", "instruction"), "user"),
-    **dict.fromkeys(
-        ("bot", "chatbot", "gpt", "chatgpt", "gpt4", "gpt-4", "model", "ai", "assistent", "asistant",
-         "assistant_message", "bing", "bard", "claude", "gemini", "llm", "agent", "chatgpt-4", "response", "ai_assistant"), "assistant"),
-    **dict.fromkeys(("sys", "system_prompt", "system_message", "context_system"), "system"),
-    **dict.fromkeys(
-        ("observation", "function_response", "function_result", "tool_response", "tool_result", "tool_output",
-         "function_output", "ipython_output"), "tool"),
-}  # fmt: skip
+_SPOKEN = {
+    "user": ("human", "prompter", "usr", "user_message", "customer", "client", "instruction"),
+    "assistant": (
+        *("bot", "chatbot", "gpt", "chatgpt", "gpt4", "gpt-4", "chatgpt-4", "model", "ai", "llm", "agent", "response"),
+        *("assistent", "asistant", "assistant_message", "ai_assistant", "bing", "bard", "claude", "gemini"),
+    ),
+    "system": ("sys", "system_prompt", "system_message"),
+    "tool": (
+        *("observation", "function_response", "function_result", "function_output"),
+        *("tool_response", "tool_result", "tool_output", "ipython_output"),
+    ),
+}
+ALIASES = {alias: role for role, aliases in _SPOKEN.items() for alias in aliases}
 """Only names whose meaning is plain: `agent` and `customer` are the two sides of support chats."""
 IN_SHAREGPT = {"user": "human", "assistant": "gpt", "system": "system", "tool": "tool"}
 
