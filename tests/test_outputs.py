@@ -44,6 +44,7 @@ FILES = {
     **{(name, "html"): "html" for name in DRAWING},
     **{(name, "output"): "text" for name in REPORTING},
     **{("report", "output"): "html", ("sample", "save"): "jsonl", ("init", "file"): "yaml", ("init", "schema"): "json"},
+    ("fix", "out"): "jsonl",
 }
 """Parameters that name a file that is written, with the form in which it is"""
 FOLDERS = {
@@ -149,6 +150,7 @@ def call(world: World, name: str, param: str, output: object, data: Path | None 
         "encode": [rows, "-t", TOKENIZER, "-j", 1, "--no-progress"],
         "evaluate": [world.base, "--data", rows],
         "export": [data or world.base, "--no-proof"],
+        "fix": [rows, "-t", TOKENIZER, "--no-progress"],
         "ladder": [data or world.adapter],
         "lint": [data or world.root / "inputs"],
         "merge": [data or world.adapter, "--base", world.base, "--no-proof"],

@@ -24,6 +24,7 @@ from truetune.cli.completing import VARIABLE, complete_paths
 from truetune.cli.doctoring import doctor
 from truetune.cli.encoding import encode
 from truetune.cli.evaluating import evaluate
+from truetune.cli.fixing import fix
 from truetune.cli.helping import Group
 from truetune.cli.learning import completion, demo, explain, rules
 from truetune.cli.merging import export, merge, movement
@@ -120,7 +121,7 @@ def commands(context: click.Context) -> None:
 
 
 for command in (
-    *(check, lint, diagnose, run, plan, show, encode, rules, explain, demo, completion, doctor, rehearse),
+    *(check, fix, lint, diagnose, run, plan, show, encode, rules, explain, demo, completion, doctor, rehearse),
     *(init, train, merge, export, movement),
     *(sample, evaluate, serve_check, ladder, report, view),
 ):

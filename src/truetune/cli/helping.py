@@ -11,7 +11,7 @@ import click
 from truetune.cli.output import check_outputs_apart
 
 STAGES: Mapping[str, tuple[str, ...]] = {
-    "Before a run": ("doctor", "init", "check", "lint", "plan", "show", "view", "encode", "rehearse"),
+    "Before a run": ("doctor", "init", "check", "fix", "lint", "plan", "show", "view", "encode", "rehearse"),
     "In a run": ("run", "train"),
     "After a run": ("diagnose", "sample", "evaluate", "movement", "merge", "export", "ladder", "serve-check", "report"),
     "To learn": ("demo", "rules", "explain", "completion"),

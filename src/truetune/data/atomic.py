@@ -40,3 +40,41 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class Part:
+    """A file that is being written under a temporary name beside its own; nobody sees it before it is whole.
+
+    As a context it is gone at the end, but where it was published.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, which names `path`."""
+        self.path = path
+        self._part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        try:
+            self.file = open(os.open(self._part, flags, 0o666), "wb")  # noqa: SIM115
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        self._part.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Bring all that was written to the disk. Raises OSError."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+
+    def publish(self) -> None:
+        """Give it its name; what had it is replaced. Raises OSError."""
+        self._part.replace(self.path)
+
+    def name_now(self) -> Path:
+        """Where it lies until it is published."""
+        return self._part

@@ -33,13 +33,13 @@ def batches(source: Source, raw: IO[bytes], part: int | None = None, at_once: in
 
     Raises DataError.
     """
-    with _readable(source):
+    with readable(source):
         yield from _parquet(source, raw, part, at_once) if source.kind == "parquet" else _arrow(source, raw, part)
 
 
 def rows_of(source: Source, batch: Any) -> Iterable[Row]:
     """Raises DataError."""
-    with _readable(source):
+    with readable(source):
         return _rows(batch)
 
 
@@ -48,7 +48,7 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
     Nothing where the file can only be read from its start. Raises DataError.
     """
-    with _readable(source):
+    with readable(source):
         if source.path.suffix.lower() in PACKED:
             return
         if source.kind == "parquet":
@@ -59,7 +59,8 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def _readable(source: Source) -> Iterator[None]:
+def readable(source: Source) -> Iterator[None]:
+    """What Arrow raises on a broken table, as a DataError that names the file."""
     try:
         yield
     except (arrow.ArrowException, UnicodeDecodeError, InputLimitError) as error:
@@ -100,7 +101,7 @@ def _rows(batch: Any) -> Iterable[Row]:
     found: list[Row] = batch.to_pylist()
     for row in found:
         for name in gaps:
-            row[name] = _without_gaps(row[name])
+            row[name] = without_gaps(row[name])
     return found
 
 
@@ -114,9 +115,9 @@ def _has_gaps(column: Any) -> bool:
     return False
 
 
-def _without_gaps(value: Any) -> Any:
+def without_gaps(value: Any) -> Any:
     """Without the keys that hold null; a message keeps its content, which tells a call from an empty answer."""
     if isinstance(value, dict):
         keep = "content" if "role" in value else None
-        return {key: _without_gaps(item) for key, item in value.items() if item is not None or key == keep}
-    return [_without_gaps(item) for item in value] if isinstance(value, list) else value
+        return {key: without_gaps(item) for key, item in value.items() if item is not None or key == keep}
+    return [without_gaps(item) for item in value] if isinstance(value, list) else value

@@ -34,6 +34,8 @@ class Record(NamedTuple):
     """How many bytes of a JSON or CSV text stand before what follows the row; 0 elsewhere."""
     duplicate_key: str | None = None
     """A key that an object of the row has twice; `row` has the last of its values."""
+    start: int = 0
+    """How many bytes of a JSON text that is not one of lines stand before the row; 0 elsewhere."""
 
 
 def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
@@ -152,9 +154,9 @@ def _values(window: Window) -> Iterator[Record]:
 
 
 def _value(window: Window) -> Record:
-    line = window.line
+    line, start = window.line, window.offset
     row, changed, key = window.value()
-    return Record(line, row, changed, None, window.offset, key)
+    return Record(line, row, changed, None, window.offset, key, start)
 
 
 def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) -> Iterator[Record]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch, Example, Rejected
@@ -14,10 +14,18 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.label import label
 from truetune.errors import FastPathError, TemplateError
 from truetune.render.renderer import Renderer
+from truetune.render.rendering import Rendering
 
 ROWS = 256
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
+
+
+class Renders(Protocol):
+    """What makes examples of rows. Both raise TemplateError."""
+
+    def render(self, row: Conversation) -> list[Rendering]: ...
+    def exact(self, row: Conversation) -> list[Rendering]: ...
 
 
 def with_proof(work: Callable[[bool], T]) -> T:
@@ -55,7 +63,7 @@ def batches(rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, 
             yield pending.result()
 
 
-def batch(rows: list[Conversation], renderer: Renderer, encoder: Encoder, *, exact: bool = False) -> Batch:
+def batch(rows: list[Conversation], renderer: Renders, encoder: Encoder, *, exact: bool = False) -> Batch:
     """One batch; with `exact`, rendered by the template itself, every offset in its runs known."""
     return _encode(_render(rows, renderer, exact), encoder)
 
@@ -68,7 +76,7 @@ class _Rendered(NamedTuple):
     rejected: list[Rejected]
 
 
-def _render(rows: list[Conversation], renderer: Renderer, exact: bool = False) -> _Rendered:
+def _render(rows: list[Conversation], renderer: Renders, exact: bool = False) -> _Rendered:
     """Of a pair either both sides are rendered, or it is rejected."""
     made = _Rendered(rows, [], [], [])
     render = renderer.exact if exact else renderer.render

@@ -16,12 +16,12 @@ from truetune.encoding.run import Progress as Encoding
 
 
 @contextmanager
-def checking(*, off: bool) -> Iterator[Checking | None]:
-    """Rows, and the time left."""
+def checking(*, off: bool, verb: str = "checking") -> Iterator[Checking | None]:
+    """Rows, and the time left; `verb` says what is done with them."""
     if off or not sys.stderr.isatty():
         yield None
         return
-    with _bar(TextColumn("checking"), TextColumn("{task.fields[rows]:,} rows")) as bar:
+    with _bar(TextColumn(verb), TextColumn("{task.fields[rows]:,} rows")) as bar:
         task = bar.add_task("", total=None, rows=0)
         yield lambda rows, done, total: bar.update(task, completed=done, total=total, rows=rows)
 

@@ -1,0 +1,85 @@
+"""The command that fixes rows: fix."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from truetune.cli.completing import rule_names
+from truetune.cli.helping import Command
+from truetune.cli.options import run_of, spec_options
+from truetune.cli.output import console, emit, form_options, progress_option, quiet_option
+from truetune.errors import UsageError
+
+
+@click.command(cls=Command, short_help="Fix what is mechanical in rows, each change recorded.")
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.option("-o", "--output", "out", metavar="FILE",
+              help="Where the fixed rows go, in the format of DATA; FILE.changes.jsonl has each change.")  # fmt: skip
+@click.option("--diff", is_flag=True, help="Print the changes as a unified diff, and write nothing.")
+@click.option("--unsafe", is_flag=True,
+              help="Make changes too that may alter what rows mean: drop rows, remove control tokens.")  # fmt: skip
+@click.option("--select", multiple=True, metavar="RULE", shell_complete=rule_names,
+              help="Fix only what these rules find, by name, code or beginning of a code. Repeatable.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="RULE", shell_complete=rule_names,
+              help="Leave what these rules find. Repeatable.")  # fmt: skip
+@spec_options
+@click.option("--eval-data", multiple=True, metavar="PATH",
+              help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.")  # fmt: skip
+@form_options()
+@quiet_option
+@progress_option
+def fix(
+    out: str | None, diff: bool, unsafe: bool, output_format: str, quiet: bool, no_progress: bool, **options: Any
+) -> int:  # fmt: skip
+    """Fix the rows of DATA (one file, or a settings file that names it) as far as that is mechanical, into a new file.
+
+    Each edit is tried on its row and kept only if the rule then finds less in it and nothing else breaks. What needs no
+    fix is copied byte for byte. Without -t only what needs no chat template is fixed.
+
+    The exit code is 1 where something is left for a person, and with --diff also where something would change.
+
+    \b
+    Examples:
+      truetune fix chats.jsonl -t path/to/model --diff
+      truetune fix chats.jsonl -t path/to/model -o fixed.jsonl
+      truetune fix chats.jsonl -t path/to/model -o fixed.jsonl --select tool-arguments-double-encoded
+      truetune fix chats.jsonl -t path/to/model -o fixed.jsonl --unsafe
+    """
+    from truetune.fixing.run import fix as run
+    from truetune.report.fixed import fixed_json, render_fixed
+    from truetune.report.progress import checking
+
+    if out is None and not diff:
+        raise UsageError("say where the fixed rows go with -o FILE, or see the changes first with --diff")
+    spec = run_of(options, quiet=quiet)
+    as_json = output_format == "json"
+    hunks: list[str] = []
+    say = (hunks.append if as_json else _print_hunk) if diff else None
+    try:
+        with checking(off=no_progress or quiet or diff, verb="fixing") as progress:
+            fixed = run(spec, out, unsafe=unsafe, diff=say, progress=progress)
+    except KeyboardInterrupt:
+        click.echo("truetune: interrupted; nothing was written", err=True)
+        raise
+    if as_json:
+        emit("fix", fixed_json(fixed, "".join(hunks) if diff else None))
+    elif quiet and not diff:
+        click.echo(fixed.output)
+    elif not quiet:
+        render_fixed(fixed, console(err=diff), spec, only_shown=diff)
+    return int(fixed.failed() or (diff and bool(fixed.changed)))
+
+
+def _print_hunk(text: str) -> None:
+    """Into a file or pipe as it is, for `patch`; on a terminal, with what would steer it made visible."""
+    from truetune.report.text import visible
+
+    if sys.stdout.isatty():
+        click.echo("".join(f"{visible(line)}\n" for line in text.rstrip("\n").split("\n")), nl=False)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()

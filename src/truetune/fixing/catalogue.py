@@ -1,0 +1,28 @@
+"""The remedies there are: every module of `truetune.fixing.remedies` that holds a `Remedy`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+
+from truetune.fixing import remedies as package
+from truetune.fixing.remedy import Remedy
+
+
+@cache
+def remedies() -> tuple[type[Remedy], ...]:
+    """All of them, in the order in which they are tried."""
+    found: list[type[Remedy]] = []
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        found += [
+            member
+            for member in vars(module).values()
+            if inspect.isclass(member)
+            and issubclass(member, Remedy)
+            and member.__module__ == module.__name__
+            and not member.__name__.startswith("_")
+        ]
+    return tuple(sorted(found, key=lambda remedy: (remedy.stage, not remedy.safe, remedy.__module__)))

@@ -1,0 +1,63 @@
+"""The cells of a CSV record as they are written, so that one can change and the others stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from truetune.data.files import Source
+from truetune.fixing.edits import EditError
+
+
+def delimiter_of(source: Source) -> str:
+    """A tab in `.tsv`, else a comma: as the reader has it."""
+    return "\t" if ".tsv" in source.path.suffixes else ","
+
+
+def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
+    """A record with the cells that differ written anew.
+
+    Args:
+        text: the record, with its line end.
+        delimiter: what stands between cells.
+        before: the cells as the reader gave them; what is found in the text must say the same.
+        after: the cells as they shall be.
+
+    Raises EditError where the text can't be cut into these cells.
+    """
+    bare = text.rstrip("\r\n")
+    cells = _cells(bare, delimiter)
+    if [_said(cell) for cell in cells] != list(before):
+        raise EditError("the cells of this record can't be told apart")
+    written = [
+        cell if old == new else _written(new, cell, delimiter)
+        for cell, old, new in zip(cells, before, after, strict=True)
+    ]
+    return delimiter.join(written) + text[len(bare) :]
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    """A quote opens a cell only where the cell begins; inside, two of them are one."""
+    cells: list[str] = []
+    begin = 0
+    while True:
+        at = begin
+        if text[at : at + 1] == '"':
+            at += 1
+            while at < len(text) and (text[at] != '"' or text[at + 1 : at + 2] == '"'):
+                at += 2 if text[at] == '"' else 1
+        end = text.find(delimiter, at)
+        if end < 0:
+            return [*cells, text[begin:]]
+        cells.append(text[begin:end])
+        begin = end + 1
+
+
+def _said(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
+
+
+def _written(value: str, old: str, delimiter: str) -> str:
+    needs = any(mark in value for mark in (delimiter, '"', "\n", "\r"))
+    if needs or old.startswith('"'):
+        return '"' + value.replace('"', '""') + '"'
+    return value

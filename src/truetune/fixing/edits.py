@@ -1,0 +1,245 @@
+"""Edits: one change of one row, and how it is made in JSON text and in values of a table.
+
+A path leads through keys and indexes, and on into a string that holds JSON (columns of messages and arguments of tool
+calls are often kept so): the string then says the edited JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from truetune.fixing.json_source import Member, Node, parse_source, respelled
+
+Path = tuple[str | int, ...]
+_AFTER_COLON = re.compile(r'":([ \t]*)')
+_AFTER_COMMA = re.compile(r",([ \t]*)[\"{\[]")
+
+
+class EditError(ValueError):
+    """The row does not hold what is to be edited, or its form can't hold what should stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The value at `path` becomes `value`; a key that is not there yet is added behind the others."""
+
+    path: Path
+    value: Any
+    spelled: str | None = None
+    """The value as JSON text, where it is to stand as it was written"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """The key at the end of `path` becomes `key`, in its place."""
+
+    path: Path
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The key or item at the end of `path` goes."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRepeated:
+    """Of the members of the object at `path` that are called `key`, all but the last go."""
+
+    path: Path
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The whole row goes."""
+
+    path: Path = ()
+
+
+Edit = Put | Rename | Remove | RemoveRepeated | Drop
+
+
+def shown_path(path: Path) -> str:
+    """`messages[2].content`"""
+    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return said.removeprefix(".")
+
+
+def edit_text(text: str, edit: Edit) -> str:
+    """A JSON text after an edit. Raises EditError."""
+    try:
+        node = parse_source(text)
+    except ValueError as error:
+        raise EditError(f"not JSON: {error}") from None
+    for depth, step in enumerate(edit.path):
+        if node.string is not None:
+            inner = edit_text(node.string, replace(edit, path=edit.path[depth:]))
+            return _spliced(text, node, _restrung(text, node, inner))
+        child = node.child(step)
+        last = depth == len(edit.path) - 1
+        if last and (child is None or not isinstance(edit, RemoveRepeated | Put)):
+            return _edited_member(text, node, step, edit)
+        if child is None:
+            raise EditError(f"there is no {shown_path(edit.path[: depth + 1])}")
+        node = child
+    return _edited(text, node, edit)
+
+
+def edit_value(value: Any, edit: Edit) -> Any:
+    """A value of a table after an edit; the value itself is left as it is. Raises EditError."""
+    if isinstance(value, str) and (edit.path or isinstance(edit, RemoveRepeated)):
+        return edit_text(value, edit)
+    if not edit.path:
+        if not isinstance(edit, Put):
+            raise EditError("a table has no such edit")
+        return edit.value
+    step, rest = edit.path[0], edit.path[1:]
+    if isinstance(step, str) and isinstance(value, dict):
+        return _edited_dict(value, step, rest, edit)
+    if isinstance(step, int) and isinstance(value, list) and step < len(value):
+        if isinstance(edit, Remove) and not rest:
+            return [*value[:step], *value[step + 1 :]]
+        return [*value[:step], edit_value(value[step], replace(edit, path=rest)), *value[step + 1 :]]
+    raise EditError(f"there is no {shown_path(edit.path)}")
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """What stands at a path, through strings that hold JSON too; None where nothing does."""
+    for step in path:
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                return None
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+    return value
+
+
+def spelled_at(text: str, path: Path) -> str:
+    """The JSON text of the value at a path, as it stands in its document. Raises EditError."""
+    node = parse_source(text)
+    for depth, step in enumerate(path):
+        if node.string is not None:
+            return spelled_at(node.string, path[depth:])
+        child = node.child(step)
+        if child is None:
+            raise EditError(f"there is no {shown_path(path[: depth + 1])}")
+        node = child
+    return text[node.start : node.end]
+
+
+def repeated_keys(text: str) -> Iterator[tuple[Path, str, bool]]:
+    """(object, key, do its values differ?) for each key that an object of a JSON text has twice."""
+    yield from _repeated(text, parse_source(text), ())
+
+
+def _repeated(text: str, node: Node, path: Path) -> Iterator[tuple[Path, str, bool]]:
+    by_key: dict[str, list[Node]] = {}
+    for member in node.members or ():
+        by_key.setdefault(member.key, []).append(member.value)
+    for key, values in by_key.items():
+        if len(values) > 1:
+            yield path, key, len({json.dumps(json.loads(text[v.start : v.end]), sort_keys=True) for v in values}) > 1
+        yield from _repeated(text, values[-1], (*path, key))
+    for index, item in enumerate(node.items or ()):
+        yield from _repeated(text, item, (*path, index))
+
+
+def _edited(text: str, node: Node, edit: Edit) -> str:
+    """The text after an edit of the value that its path leads to."""
+    if isinstance(edit, Put):
+        if node.string is not None and isinstance(edit.value, str):
+            return _spliced(text, node, _restrung(text, node, edit.value))
+        return _spliced(text, node, _spelling(text, edit))
+    if isinstance(edit, RemoveRepeated):
+        if node.string is not None:
+            return _spliced(text, node, _restrung(text, node, edit_text(node.string, replace(edit, path=()))))
+        doubles = [member for member in node.members or () if member.key == edit.key][:-1]
+        for member in reversed(doubles):
+            text = _without(text, node, member)
+        return text
+    raise EditError(f"a row has no {shown_path(edit.path)}")
+
+
+def _edited_member(text: str, node: Node, step: str | int, edit: Edit) -> str:
+    """The text after an edit of a key, or of one that is not there yet."""
+    if isinstance(edit, Put) and isinstance(step, str) and node.members is not None:
+        return _with_member(text, node, step, edit)
+    if isinstance(edit, Rename) and isinstance(step, str) and (member := node.member(step)):
+        return text[: member.start] + json.dumps(edit.key, ensure_ascii=text.isascii()) + text[member.end :]
+    if isinstance(edit, Remove):
+        entry = node.member(step) if isinstance(step, str) else node.child(step)
+        if entry is not None:
+            return _without(text, node, entry)
+    raise EditError(f"there is no {shown_path(edit.path)}")
+
+
+def _with_member(text: str, node: Node, key: str, edit: Put) -> str:
+    members = node.members or ()
+    name = json.dumps(key, ensure_ascii=text.isascii())
+    added = f"{name}:{_spaces(_AFTER_COLON, text)}{_spelling(text, edit)}"
+    if not members:
+        return f"{text[: node.start + 1]}{added}{text[node.end - 1 :]}"
+    end = members[-1].value.end
+    if len(members) > 1:
+        before = text[members[-2].value.end : members[-1].start]
+    else:
+        before = "," + (text[node.start + 1 : members[0].start] or _spaces(_AFTER_COMMA, text))
+    return f"{text[:end]}{before}{added}{text[end:]}"
+
+
+def _without(text: str, node: Node, entry: Member | Node) -> str:
+    """The text without a member or item: the comma behind it goes too, or else that before it."""
+    spans = [(m.start, m.value.end) for m in node.members or ()] or [(i.start, i.end) for i in node.items or ()]
+    place = next(i for i, (start, _) in enumerate(spans) if start == entry.start)
+    start, end = spans[place]
+    if place + 1 < len(spans):
+        end = spans[place + 1][0]
+    elif place:
+        start = spans[place - 1][1]
+    return text[:start] + text[end:]
+
+
+def _restrung(text: str, node: Node, said: str) -> str:
+    return respelled(text[node.start : node.end], node.string or "", said, ascii_only=text.isascii())
+
+
+def _spelling(text: str, edit: Put) -> str:
+    """The value of an edit as JSON, spaced as the text is."""
+    if edit.spelled is not None:
+        return edit.spelled
+    separators = f",{_spaces(_AFTER_COMMA, text)}", f":{_spaces(_AFTER_COLON, text)}"
+    return json.dumps(edit.value, ensure_ascii=text.isascii(), separators=separators)
+
+
+def _spaces(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return found[1] if found else " "
+
+
+def _spliced(text: str, node: Node, part: str) -> str:
+    return text[: node.start] + part + text[node.end :]
+
+
+def _edited_dict(value: dict[str, Any], step: str, rest: Path, edit: Edit) -> dict[str, Any]:
+    if rest or isinstance(edit, Put | RemoveRepeated):
+        if step not in value and not isinstance(edit, Put):
+            raise EditError(f"there is no {shown_path(edit.path)}")
+        if rest and step not in value:
+            raise EditError(f"there is no {step}")
+        return {**value, step: edit_value(value.get(step), replace(edit, path=rest))}
+    if step not in value:
+        raise EditError(f"there is no {shown_path(edit.path)}")
+    if isinstance(edit, Rename):
+        return {edit.key if key == step else key: item for key, item in value.items()}
+    return {key: item for key, item in value.items() if key != step}

@@ -1,0 +1,111 @@
+"""Judged: rows as a check sees them, for the proof that an edit helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from truetune.checks.catalogue import find
+from truetune.checks.rule import DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch as one_batch
+from truetune.errors import TemplateError
+from truetune.render.renderer import Renderer
+from truetune.render.rendering import Rendering
+
+
+class Judge:
+    """Renders and encodes rows, and asks rules about them."""
+
+    def __init__(self, setup: Setup | None, *, only_reference: bool = False) -> None:
+        self.setup = setup
+        self._renderer: _Remembering | None = None
+        self._encoder: Encoder | None = None
+        if setup is not None:
+            self._renderer = _Remembering(setup.probes.renderer())
+            self._encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
+
+    def __call__(self, rows: Sequence[Conversation]) -> Judged:
+        """The rows, rendered and encoded where there is a tokenizer."""
+        if self._renderer is None or self._encoder is None:
+            return Judged(_unrendered(list(rows)), None)
+        return Judged(one_batch(list(rows), self._renderer, self._encoder), self.setup)
+
+    def prove(self) -> None:
+        """Raises FastPathError where a shortcut of the renderer was wrong."""
+        if self._renderer is not None:
+            self._renderer.inner.prove()
+
+    def forget(self) -> None:
+        """Rows that were rendered will not come again."""
+        if self._renderer is not None:
+            self._renderer.known.clear()
+
+
+class _Remembering:
+    """A renderer that renders each row once, however often it is judged: beside others, before an edit and after."""
+
+    def __init__(self, inner: Renderer) -> None:
+        self.inner = inner
+        self.known: dict[int, tuple[Conversation, list[Rendering] | TemplateError]] = {}
+        """By the identity of the row, which is held so that no other gets it"""
+
+    def render(self, row: Conversation) -> list[Rendering]:
+        if id(row) not in self.known:
+            try:
+                self.known[id(row)] = row, self.inner.render(row)
+            except TemplateError as error:
+                self.known[id(row)] = row, error
+        found = self.known[id(row)][1]
+        if isinstance(found, TemplateError):
+            raise found
+        return found
+
+    def exact(self, row: Conversation) -> list[Rendering]:
+        return self.inner.exact(row)
+
+
+class Judged:
+    """Some rows, as one batch of a check."""
+
+    def __init__(self, batch: Batch, setup: Setup | None) -> None:
+        self.batch = batch
+        self._setup = setup
+        self._counts: dict[str, int] = {}
+
+    def count(self, rule: str) -> int:
+        """How many places the rule finds in these rows; 0 where there is no tokenizer."""
+        if self._setup is None:
+            return 0
+        if rule not in self._counts:
+            kind = find(rule)
+            assert issubclass(kind, DataRule)
+            asked = kind(self._setup)
+            asked.batch(self.batch)
+            self._counts[rule] = sum(finding.count or 1 for finding in asked.findings())
+        return self._counts[rule]
+
+    @property
+    def rejected(self) -> dict[int, str]:
+        """Row -> why the template refuses it."""
+        if self._setup is not None and self._setup.probes.template is None:
+            return {}
+        return {row.origin.row: reason for row, reason in self.batch.rejected}
+
+    def supervised(self) -> dict[int, int]:
+        """Row -> its supervised tokens; rows without an example have none."""
+        found = {row.origin.row: 0 for row in self.batch.rows}
+        counts = self.batch.per_example(self.batch.supervised).tolist()
+        for example, count in zip(self.batch.examples, counts, strict=True):
+            found[example.row.origin.row] += count
+        return found
+
+
+def _unrendered(rows: list[Conversation]) -> Batch:
+    none = np.zeros(0, dtype=np.int32)
+    return Batch(
+        rows, [], [], none, np.zeros(1, dtype=np.int64), none.astype(np.uint8), none.astype(np.bool_), none
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The remedies, one module each; `truetune.fixing.catalogue` finds them."""

@@ -1,0 +1,72 @@
+"""Control tokens of the tokenizer inside contents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.encoding.pieces import any_of
+from truetune.fixing.edits import Edit, Path, Put
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, one
+from truetune.fixing.turns import loaded
+from truetune.render.template import REASONING_KEYS
+
+CONTENT_KEYS = ("content", "value", "text", "tool_calls", *REASONING_KEYS)
+
+
+class _RemoveTokens(Remedy):
+    """The characters of the tokens go, and nothing else."""
+
+    safe = False
+    stage = Stage.TOKENS
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._control = re.compile("(?!)")
+        if context.setup is not None:
+            tokenizer = context.setup.tokenizer
+            tokens = sorted(str(tokenizer.backend.id_to_token(id)) for id in tokenizer.control)
+            self._control = re.compile(any_of(tokens) if tokens else "(?!)")
+
+    def _without(self, text: str) -> str:
+        """What is left may be a token again: `<|im_<|im_end|>end|>`."""
+        while (less := self._control.sub("", text)) != text:
+            text = less
+        return text
+
+    def _edits(self, value: Any, path: Path) -> Iterator[Edit]:
+        if isinstance(value, str):
+            inner = loaded(value)
+            if inner is not value:
+                yield from self._edits(inner, path)
+            elif (less := self._without(value)) != value:
+                yield Put(path, less)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                yield from self._edits(item, (*path, key))
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from self._edits(item, (*path, index))
+
+
+class RemoveFromContent(_RemoveTokens):
+    rule = "special-token-in-content"
+    what = "remove control tokens from contents"
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(
+            edit
+            for turn in row.turns
+            for key in CONTENT_KEYS
+            if key in turn.message
+            for edit in self._edits(turn.message[key], (*turn.path, key))
+        )
+        texts = row.value.keys() - {turn.path[0] for turn in row.turns} - set(row.conversation.unused)
+        yield from one(edit for name in sorted(texts) for edit in self._edits(row.value[name], (name,)))
+
+
+class RemoveFromPairs(RemoveFromContent):
+    """Of chats: the rejected side too, which the other rule does not look at."""
+
+    rule = "bos-or-eos-inside-a-preference-pair"

@@ -1,0 +1,56 @@
+"""Rows whose contents stand in an earlier row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from truetune.fixing.edits import Drop
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+
+
+class DropCopies(Remedy):
+    """Copies in contents, roles and tools; columns that reach no example may differ. Two hashes a row are kept."""
+
+    rule = "duplicate-rows"
+    what = "drop rows that are equal to an earlier one"
+    safe = False
+    stage = Stage.COPIES
+    needs_tokenizer = False
+    proved_by_rule = False
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._seen: set[int] = set()
+        self._contents: set[int] = set()
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        found = _print(row)
+        if found in self._seen:
+            yield [Drop()]
+        elif row.fingerprint in self._contents:
+            row.notes.append("the contents are those of an earlier row, roles or tools are not")
+        self._seen.add(found)
+        self._contents.add(row.fingerprint)
+
+
+def _print(row: RowView) -> int:
+    roles = [message.get("role") for message in row.conversation.messages]
+    surroundings = json.dumps([row.fingerprint, roles, row.conversation.tools], sort_keys=True, default=str)
+    return int.from_bytes(blake2b(surroundings.encode(), digest_size=8).digest(), "little")
+
+
+class DropLeaked(Remedy):
+    """Training rows that stand in the evaluation data; the evaluation rows stay."""
+
+    rule = "train-eval-leak"
+    what = "drop rows that stand in the evaluation data"
+    safe = False
+    stage = Stage.COPIES
+    needs_tokenizer = False
+    proved_by_rule = False
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        if row.normal_fingerprint in self.context.eval_prints:
+            yield [Drop()]

@@ -1,0 +1,35 @@
+"""Keys that stand twice in an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.edits import RemoveRepeated
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+
+
+class RemoveEqualKeys(ProblemRemedy):
+    """Both hold the same, so that nothing is lost."""
+
+    rule = "malformed-rows"
+    what = "remove a key that stands twice with one value"
+    safe = True
+    stage = Stage.TEXT
+    kinds = ("duplicate-key",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        found = list(row.body.repeated())
+        yield from one(RemoveRepeated(path, key) for path, key, differ in found if not differ)
+
+
+class KeepLastKey(ProblemRemedy):
+    """What all readers of JSON take, with what they lose in silence."""
+
+    rule = "malformed-rows"
+    what = "keep the last of two values of one key, as readers do"
+    safe = False
+    stage = Stage.TEXT
+    kinds = ("duplicate-key",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(RemoveRepeated(path, key) for path, key, _ in row.body.repeated())

@@ -1,0 +1,34 @@
+"""Turns without content, where emptiness says all: a system turn, a tool that returned nothing, bare reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.edits import Edit, Put
+from truetune.fixing.remedies.role_alias import role_meant
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+from truetune.fixing.turns import Turn
+from truetune.render.template import REASONING_KEYS
+
+MAY_BE_EMPTY = ("system", "developer", "tool", "function", "ipython")
+
+
+class WriteEmptyContent(ProblemRemedy):
+    """A question or answer that is not there is no empty one: such rows are left, or dropped with `--unsafe`."""
+
+    rule = "malformed-rows"
+    what = "write empty content of system turns, tool results and bare reasoning as empty text"
+    safe = True
+    stage = Stage.SHAPE
+    kinds = ("no-content",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(edit for turn in row.turns for edit in _edits(turn))
+
+
+def _edits(turn: Turn) -> Iterator[Edit]:
+    message, key = turn.message, "value" if turn.role_key == "from" else "content"
+    if turn.role_key is None or any(message.get(name) is not None for name in ("content", "value", "tool_calls")):
+        return
+    if role_meant(turn.role) in MAY_BE_EMPTY or any(message.get(name) for name in REASONING_KEYS):
+        yield Put((*turn.path, key), "")

@@ -1,0 +1,44 @@
+"""Contents that are a list of strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.fixing.edits import Put
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+
+
+def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
+    """(place, strings) of each content that is such a list."""
+    for turn in row.turns:
+        for key in ("content", "value"):
+            found: Any = turn.message.get(key)
+            if isinstance(found, list) and found and all(isinstance(part, str) for part in found):
+                yield (*turn.path, key), found
+
+
+class UnlistOneString(ProblemRemedy):
+    rule = "malformed-rows"
+    what = "write a content that is a list of one string as that string"
+    safe = True
+    stage = Stage.SHAPE
+    kinds = ("not-a-string",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(
+            Put(path, parts[0], row.spelled((*path, 0))) for path, parts in strings_in(row) if len(parts) == 1
+        )
+
+
+class JoinStrings(ProblemRemedy):
+    """What stood between them is not known."""
+
+    rule = "malformed-rows"
+    what = "join a content that is a list of strings by line ends"
+    safe = False
+    stage = Stage.SHAPE
+    kinds = ("not-a-string",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(Put(path, "\n".join(parts)) for path, parts in strings_in(row))

@@ -1,0 +1,37 @@
+"""Pairs whose answers hold the prompt once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.data.columns import ALIASES
+from truetune.fixing.edits import Edit, Put, Remove
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+from truetune.fixing.turns import loaded
+
+
+class TakePromptOutOfAnswers(Remedy):
+    """The prompt stands in its own column, and is taken from the beginning of both sides."""
+
+    rule = "pair-prompt-not-shared"
+    what = "take the prompt out of both answers"
+    safe = True
+    stage = Stage.SHAPE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        columns = {name: next((a for a in ALIASES[name] if a in row.value), None)
+                   for name in ("prompt", "chosen", "rejected")}  # fmt: skip
+        if None in columns.values():
+            return
+        prompt = loaded(row.value[str(columns["prompt"])])
+        sides = [str(columns["chosen"]), str(columns["rejected"])]
+        edits = [self._edits(side, loaded(row.value[side]), prompt) for side in sides]
+        if all(edits):
+            yield from one(edit for side in edits for edit in side)
+
+    def _edits(self, column: str, side: object, prompt: object) -> list[Edit]:
+        if isinstance(side, str) and isinstance(prompt, str) and side.startswith(prompt) and prompt:
+            return [Put((column,), side.removeprefix(prompt))]
+        if isinstance(side, list) and isinstance(prompt, list) and prompt and side[: len(prompt)] == prompt:
+            return [Remove((column, 0)) for _ in prompt]
+        return []

@@ -1,0 +1,29 @@
+"""Plain strings on a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.data.columns import ALIASES
+from truetune.fixing.edits import Edit, Put
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+
+
+class WriteStringsAsMessages(Remedy):
+    """Prompt and answers become messages, so that they go through the template; spaces at their ends go."""
+
+    rule = "plain-string-pair-skips-template"
+    what = "write prompt and answers as messages"
+    safe = False
+    stage = Stage.SHAPE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(self._edits(row))
+
+    def _edits(self, row: RowView) -> Iterator[Edit]:
+        roles = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
+        names = {alias: ours for ours in roles for alias in ALIASES[ours]} | dict(row.context.names)
+        for column, text in row.value.items():
+            role = roles.get(names.get(column, ""))
+            if role is not None and isinstance(text, str) and column not in row.conversation.unused:
+                yield Put((column,), [{"role": role, "content": text.strip()}])

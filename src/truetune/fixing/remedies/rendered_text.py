@@ -1,0 +1,107 @@
+"""Text that was rendered beforehand: BOS and stop tokens that the trainer writes once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.data.columns import ALIASES
+from truetune.fixing.edits import Edit, Put
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+
+
+def _texts(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
+    """(column, text) of those columns that hold text"""
+    names = {alias: name for name in columns for alias in ALIASES[name]} | dict(row.context.names)
+    for column, value in row.value.items():
+        if names.get(column) in columns and isinstance(value, str):
+            yield column, value
+
+
+class RemoveLeadingBos(Remedy):
+    """The tokenizer writes one of its own."""
+
+    rule = "render-then-retokenize-double-bos"
+    what = "remove BOS from the beginning of rendered text"
+    safe = False
+    stage = Stage.TOKENS
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        assert row.context.setup is not None
+        bos = row.context.setup.tokenizer.special.get("bos")
+        if bos is not None:
+            columns = _texts(row, "text", "prompt", "instruction")
+            yield from one(Put((name,), text.removeprefix(bos.token)) for name, text in columns if text != bos.token
+                           and text.startswith(bos.token))  # fmt: skip
+
+
+class RemoveTrailingStop(Remedy):
+    """One is written behind it: by the tokenizer, or by the trainer that `--append-eos` speaks of."""
+
+    rule = "duplicate-eos"
+    what = "remove the stop token from the end of rendered text"
+    safe = False
+    stage = Stage.TOKENS
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        assert row.context.setup is not None
+        stops = [stop.token for stop in row.context.setup.probes.stops]
+        yield from one(self._edits(row, stops))
+
+    def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
+        for name, text in _texts(row, "text", "completion", "output"):
+            bare = text.rstrip()
+            stop = next((stop for stop in stops if bare.endswith(stop)), None)
+            if stop is not None:
+                yield Put((name,), bare.removesuffix(stop))
+
+
+class EndBothSides(Remedy):
+    """The token that one side of a pair ends with, behind the other."""
+
+    rule = "pair-side-not-terminated"
+    what = "end both answers of a pair with the stop token of the one"
+    safe = True
+    stage = Stage.TOKENS
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        assert row.context.setup is not None
+        stops = [stop.token for stop in row.context.setup.probes.stops]
+        sides = list(_texts(row, "chosen", "rejected"))
+        ends = [next((stop for stop in stops if text.rstrip().endswith(stop)), None) for _, text in sides]
+        stop = next(filter(None, ends), None)
+        if len(sides) == 2 and stop is not None:
+            yield from one(Put((name,), text + stop) for (name, text), end in zip(sides, ends, strict=True) if not end)
+
+
+class MoveSpaceToAnswer(Remedy):
+    """The text of both together stays; the prompt that is served must lose its space too."""
+
+    rule = "boundary-token-merge"
+    what = "move the space from the prompt's end to the answer's beginning"
+    safe = False
+    stage = Stage.TOKENS
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        prompts = list(_texts(row, "prompt"))
+        answers = list(_texts(row, "completion", "chosen", "rejected"))
+        if len(prompts) == 1 and answers:
+            (name, text), bare = prompts[0], prompts[0][1].rstrip(" ")
+            space = text[len(bare) :]
+            if space:
+                yield [Put((name,), bare), *(Put((column,), space + answer) for column, answer in answers)]
+
+
+class EndTextWithEos(Remedy):
+    """Only for trainers that append none: for the others, say `--append-eos`."""
+
+    rule = "eos-not-appended-by-tokenizer"
+    what = "end rows of plain text with the EOS token"
+    safe = False
+    stage = Stage.TOKENS
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        assert row.context.setup is not None
+        eos = row.context.setup.tokenizer.special.get("eos")
+        if eos is not None:
+            columns = _texts(row, "text") if row.conversation.text is not None else _texts(row, "completion", "chosen")
+            yield from one(Put((name,), text + eos.token) for name, text in columns)

@@ -1,0 +1,92 @@
+"""Numbers and truth values where text stands, and text where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+from truetune.data.columns import ALIASES
+from truetune.fixing.edits import Edit, Put
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+
+NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+TEXT_COLUMNS = ("instruction", "input", "output", "prompt", "completion", "chosen", "rejected", "text", "system")
+
+
+class WriteScalarsAsText(ProblemRemedy):
+    """A number as its digits stand, `true` as `true`: what truetune reads there."""
+
+    rule = "malformed-rows"
+    what = "write numbers and truth values in contents as text"
+    safe = True
+    stage = Stage.SHAPE
+    kinds = ("not-a-string",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(self._edits(row))
+
+    def _edits(self, row: RowView) -> Iterator[Edit]:
+        for turn in row.turns:
+            for key in ("content", "value"):
+                if _is_scalar(turn.message.get(key)):
+                    path = (*turn.path, key)
+                    yield Put(path, row.spelled(path))
+        columns = {alias for name in TEXT_COLUMNS for alias in ALIASES[name]} | set(self.context.spec.map.values())
+        for column in columns & row.value.keys() - set(row.conversation.unused):
+            if _is_scalar(row.value[column]) and self.context.names.get(column) != "label":
+                yield Put((column,), row.spelled((column,)))
+
+
+def _is_scalar(value: Any) -> bool:
+    """NaN is none: it says that nothing is there."""
+    return isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+
+
+class WriteTurnSettings(ProblemRemedy):
+    """`weight` and `train` of a turn that stand as text."""
+
+    rule = "malformed-rows"
+    what = "write weight and train of turns as number and truth value"
+    safe = True
+    stage = Stage.SHAPE
+    kinds = ("not-a-number", "not-a-bool")
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(edit for turn in row.turns for edit in _settings(turn.path, turn.message))
+
+
+def _settings(path: tuple[str | int, ...], message: dict[str, Any]) -> Iterator[Edit]:
+    for key in ("weight", "loss_weight"):
+        value = message.get(key)
+        if isinstance(value, str) and NUMBER.fullmatch(value):
+            yield Put((*path, key), float(value) if "." in value else int(value))
+    train = message.get("train")
+    if isinstance(train, str) and train.strip().lower() in TRUTH:
+        yield Put((*path, "train"), TRUTH[train.strip().lower()])
+
+
+LABELS = {
+    **TRUTH, "1.0": True, "0.0": False, "t": True, "f": False, "y": True, "n": False,
+    "good": True, "bad": False, "desirable": True, "undesirable": False, "chosen": True, "rejected": False,
+    "positive": True, "negative": False,
+}  # fmt: skip
+
+
+class WriteLabels(ProblemRemedy):
+    """KTO's label, in a word whose meaning is plain."""
+
+    rule = "malformed-rows"
+    what = "write labels as true or false"
+    safe = True
+    stage = Stage.SHAPE
+    kinds = ("bad-label",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        names = {*ALIASES["label"], *(theirs for theirs, ours in self.context.names.items() if ours == "label")}
+        for column in row.value:
+            meant = LABELS.get(str(row.value[column]).strip().lower())
+            if column in names and meant is not None:
+                yield [Put((column,), meant)]

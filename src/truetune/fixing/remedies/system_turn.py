@@ -1,0 +1,32 @@
+"""A system turn that the template refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.edits import Put, Remove
+from truetune.fixing.judged import Judged
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
+
+
+class MoveSystemTurn(Remedy):
+    """Its text is put in front of the first question, as serving must then do as well."""
+
+    rule = "template-rejects-rows"
+    what = "put the system turn in front of the first question"
+    safe = False
+    stage = Stage.TEMPLATE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        first = next((turn for turn in row.turns if turn.role in ("system", "developer")), None)
+        asked = next((turn for turn in row.turns if turn.role in ("user", "human")), None)
+        if row.rejected is None or first is None or asked is None or len(first.path) < 2:
+            return
+        key = "value" if asked.role_key == "from" else "content"
+        said, question = first.message.get(key), asked.message.get(key)
+        if isinstance(said, str) and isinstance(question, str) and first.path[:-1] == asked.path[:-1]:
+            joined = f"{said}\n\n{question}" if said.strip() else question
+            yield [Put((*asked.path, key), joined), Remove(first.path)]
+
+    def measure(self, judged: Judged) -> int:
+        return len(judged.rejected)

@@ -1,0 +1,181 @@
+"""Rows in another form than the chat template takes: the form is changed, the content is not.
+
+Which form a template takes is not read from its source: the smallest change with which it takes the row is found by
+trying, one way alone first, then two together, and so on.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from itertools import combinations
+from typing import Any
+
+from truetune.data.columns import ALIASES
+from truetune.fixing.edits import Edit, Put
+from truetune.fixing.judged import Judged
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+from truetune.fixing.turns import Turn, loaded
+
+ID_LENGTH = 9
+"""Mistral's templates take ids of nine letters and digits, and no others."""
+ALPHANUMERIC = string.ascii_letters + string.digits
+Way = Callable[[RowView], list[Edit]]
+
+
+def write_missing_content(row: RowView) -> list[Edit]:
+    """`content: null`, or none, on turns that call tools becomes an empty text."""
+    return [
+        Put((*turn.path, "content"), "")
+        for turn in row.turns
+        if turn.role_key == "role" and turn.message.get("content") is None
+    ]
+
+
+def join_text_parts(row: RowView) -> list[Edit]:
+    """Contents that are parts of text become one text."""
+    return [
+        Put((*turn.path, key), "".join(part["text"] for part in parts))
+        for turn in row.turns
+        for key in ("content", "value")
+        if isinstance(parts := turn.message.get(key), list) and is_text_parts(parts)
+    ]
+
+
+def arguments_as_text(row: RowView) -> list[Edit]:
+    """Arguments that are objects become JSON text."""
+    return [
+        Put((*path, "arguments"), _one_line(row.spelled((*path, "arguments"))))
+        for turn in row.turns
+        for path, call in turn.calls
+        if isinstance(call.get("arguments"), dict | list)
+    ]
+
+
+def arguments_as_objects(row: RowView) -> list[Edit]:
+    """Arguments that are JSON text become objects."""
+    return [edit for turn in row.turns for edit in objects_of(turn)]
+
+
+def short_ids(row: RowView) -> list[Edit]:
+    """Ids of calls and of their results become nine letters and digits; results without one get that of their call."""
+    edits: list[Edit] = []
+    waiting: list[str] = []
+    for turn in row.turns:
+        for index, (path, call) in enumerate(turn.calls if "tool_calls" in turn.message else ()):
+            place = path[:-1] if path[-1] == "function" else path
+            old = _id_at(turn, index)
+            new = _short(old) if isinstance(old, str) else _short(f"{place}{json.dumps(call, sort_keys=True)}")
+            waiting.append(new)
+            if new != old:
+                edits.append(Put((*place, "id"), new))
+        if turn.role == "tool":
+            old = turn.message.get("tool_call_id")
+            result = _short(old) if isinstance(old, str) else (waiting[0] if waiting else None)
+            if result in waiting:
+                waiting.remove(result)
+            if result is not None and result != old:
+                edits.append(Put((*turn.path, "tool_call_id"), result))
+    return edits
+
+
+def tools_as_functions(row: RowView) -> list[Edit]:
+    """Tools that are bare descriptions of functions get the object around them that OpenAI's form has."""
+    edits: list[Edit] = []
+    for column in ALIASES["tools"]:
+        tools = loaded(row.value.get(column))
+        for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+            if isinstance(tool, dict) and "name" in tool and "function" not in tool:
+                path = (column, index)
+                spelled = f'{{"type": "function", "function": {row.spelled(path)}}}'
+                edits.append(Put(path, {"type": "function", "function": tool}, spelled))
+    return edits
+
+
+def developer_as_system(row: RowView) -> list[Edit]:
+    """The role developer becomes system, which is its older name."""
+    return [Put((*turn.path, "role"), "system") for turn in row.turns if turn.message.get("role") == "developer"]
+
+
+WAYS: tuple[Way, ...] = (
+    write_missing_content, join_text_parts, arguments_as_text, arguments_as_objects, developer_as_system, short_ids,
+    tools_as_functions,
+)  # fmt: skip
+
+
+class FitTheTemplate(Remedy):
+    rule = "template-rejects-rows"
+    what = "write rows in the form that the template takes"
+    safe = True
+    stage = Stage.TEMPLATE
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._order: list[tuple[Way, ...]] = [
+            ways for size in range(1, len(WAYS) + 1) for ways in combinations(WAYS, size) if not _opposed(ways)
+        ]
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        if row.rejected is None:
+            return
+        edits = {way: found for way in WAYS if (found := way(row))}
+        for ways in tuple(self._order):
+            if all(way in edits for way in ways):
+                yield [edit for way in ways for edit in edits[way]]
+
+    def measure(self, judged: Judged) -> int:
+        return len(judged.rejected)
+
+
+def _opposed(ways: tuple[Way, ...]) -> bool:
+    return arguments_as_text in ways and arguments_as_objects in ways
+
+
+def is_text_parts(value: list[Any]) -> bool:
+    """Are these parts of text, and nothing else in them?"""
+    return bool(value) and all(
+        isinstance(part, dict) and part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+        and not part.keys() - {"type", "text"} for part in value
+    )  # fmt: skip
+
+
+def objects_of(turn: Turn) -> Iterator[Put]:
+    """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
+    for path, call in turn.calls:
+        if (text := object_text(call.get("arguments"))) is not None:
+            yield Put((*path, "arguments"), json.loads(text), text)
+
+
+def object_text(value: Any) -> str | None:
+    """The JSON of an object that stands in a string, maybe in a string of a string; None where it is none."""
+    for _ in range(4):
+        if not isinstance(value, str):
+            return None
+        try:
+            found = json.loads(value)
+        except ValueError:
+            return None
+        if isinstance(found, dict):
+            return value.strip()
+        value = found
+    return None
+
+
+def _one_line(text: str) -> str:
+    return json.dumps(json.loads(text), ensure_ascii=False) if "\n" in text else text
+
+
+def _id_at(turn: Turn, index: int) -> Any:
+    calls = loaded(turn.message.get("tool_calls"))
+    call = loaded(calls[index]) if isinstance(calls, list) and index < len(calls) else None
+    return call.get("id") if isinstance(call, dict) else None
+
+
+def _short(id: str) -> str:
+    """The id itself where it is short enough, else one made of it: the same id gives the same."""
+    if len(id) == ID_LENGTH and id.isascii() and id.isalnum():
+        return id
+    digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=ID_LENGTH).digest()
+    return "".join(ALPHANUMERIC[byte % len(ALPHANUMERIC)] for byte in digest)

@@ -1,0 +1,27 @@
+"""Arguments of tool calls that the template writes as a string in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.edits import Edit
+from truetune.fixing.remedies.template_form import object_text, objects_of
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+
+
+class MakeArgumentsObjects(Remedy):
+    rule = "tool-arguments-double-encoded"
+    what = "make arguments objects, where the template writes a string in JSON"
+    safe = True
+    stage = Stage.TEMPLATE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        yield from one(self._edits(row))
+
+    def _edits(self, row: RowView) -> Iterator[Edit]:
+        for turn in row.turns:
+            yield from objects_of(turn)
+            for _, call in turn.calls:
+                arguments = call.get("arguments")
+                if isinstance(arguments, str) and object_text(arguments) is None:
+                    row.notes.append("arguments are no JSON object; correct them yourself")

@@ -1,0 +1,142 @@
+"""Remedy: the mechanical edit that ends what one rule finds in a row.
+
+A remedy is one module of `truetune.fixing.remedies` with one subclass of `Remedy`, which the catalogue finds by itself.
+It names its rule and says whether it is safe: a safe one changes nothing but the fault. It proposes; what it proposes
+is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.proof`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, ClassVar
+
+from truetune.checks.rule import Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+from truetune.fixing.body import Body
+from truetune.fixing.edits import Edit, Path
+from truetune.fixing.judged import Judged
+from truetune.fixing.turns import Turn, turns_of
+from truetune.spec.run import RunSpec
+
+
+class Stage(IntEnum):
+    """When a remedy has its turn: what stands in the text first, whole rows last."""
+
+    TEXT = 1
+    """Half surrogates, keys that stand twice"""
+    SHAPE = 2
+    """Names of keys and roles, kinds of values"""
+    TEMPLATE = 3
+    """What the chat template takes"""
+    TOKENS = 4
+    """Control tokens in contents"""
+    ROW = 5
+    """Rows that go"""
+    COPIES = 6
+    """Rows that stand elsewhere too"""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What remedies may know before the first row."""
+
+    spec: RunSpec
+    setup: Setup | None
+    """None where no tokenizer is named"""
+    eval_prints: frozenset[int] = frozenset()
+    """Of the evaluation rows: contents without case, space and punctuation"""
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """What the file calls a column -> truetune's name."""
+        return {theirs: ours for ours, theirs in self.spec.map.items()}
+
+
+@dataclass
+class RowView:
+    """A row as remedies look at it."""
+
+    body: Body
+    conversation: Conversation
+    context: Context
+    rejected: str | None = None
+    """Why the template refuses the row; None where it does not"""
+    supervised: int = 0
+    """Supervised tokens of all its examples"""
+    fingerprint: int = 0
+    """Of its contents, as `duplicate-rows` compares them"""
+    normal_fingerprint: int = 0
+    """The same without case, space and punctuation"""
+    notes: list[str] = field(default_factory=list)
+    """Why a remedy that fits could not be made"""
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """As the file holds it."""
+        return self.body.value
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The messages of the row, each in its place."""
+        unused = tuple(name.removesuffix(" (not mapped)") for name in self.conversation.unused)
+        return list(turns_of(self.value, self.context.names, unused))
+
+    def spelled(self, path: Path) -> str:
+        """The JSON text of a value, as it is written. Raises EditError."""
+        return self.body.spelled(path)
+
+
+Attempt = list[Edit]
+
+
+class Remedy:
+    """Proposes edits of one row."""
+
+    rule: ClassVar[str]
+    """The name of the rule whose finding it ends"""
+    what: ClassVar[str]
+    """What it does, in a few words: `rename roles`"""
+    safe: ClassVar[bool]
+    """Does it change nothing but the fault? Others are made when asked for (`--unsafe`)."""
+    stage: ClassVar[Stage]
+    needs_tokenizer: ClassVar[bool] = True
+    proved_by_rule: ClassVar[bool] = True
+    """False: what it finds in a row is exact by itself, for the rule sees it only beside other rows"""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def attempts(self, row: RowView) -> Iterable[Attempt]:
+        """Edits that may end the fault in this row; where there are several ways, the smaller change first."""
+        raise NotImplementedError
+
+    def measure(self, judged: Judged) -> int:
+        """How much of the fault is in these rows."""
+        return judged.count(self.rule)
+
+
+class ProblemRemedy(Remedy):
+    """Ends problems that the reader of rows names; no tokenizer is needed to see them."""
+
+    kinds: ClassVar[tuple[str, ...]]
+    """The kinds of `Problem` that it ends"""
+    needs_tokenizer = False
+
+    def measure(self, judged: Judged) -> int:
+        return problems_of(judged.batch, self.kinds)
+
+
+def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
+    """How many problems the rows have, of these kinds (of all where None)."""
+    return sum(kinds is None or problem.kind in kinds for row in batch.rows for problem in row.problems)
+
+
+def one(edits: Iterable[Edit]) -> Iterator[Attempt]:
+    """One attempt with all these edits; none where there are no edits."""
+    found = list(edits)
+    if found:
+        yield found

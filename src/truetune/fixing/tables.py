@@ -1,0 +1,169 @@
+"""Parquet and Arrow: read batch by batch; where rows change, only their cells are made anew.
+
+Values, schema, metadata, row groups and compression stay; the bytes of the file are the library's, not those of the
+input. A type that a column does not have can't be put into it: such an edit is not made, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow as arrow
+from pyarrow import parquet
+
+from truetune.data.columnar import batches, readable, rows_of, without_gaps
+from truetune.data.conversation import Origin
+from truetune.data.files import Source, unpacked
+from truetune.data.records import Record
+from truetune.data.rows import conversations, exemplar
+from truetune.fixing.body import TableBody
+from truetune.fixing.edits import Edit, EditError
+from truetune.fixing.fixer import FixRow
+from truetune.fixing.text_files import Broken, Fix
+from truetune.parsing.columnar_reader import open_parquet
+from truetune.parsing.limits import MAX_BATCH_BYTES
+from truetune.spec.run import RunSpec
+
+AT_ONCE = 512
+Write = Callable[[Any], None]
+"""Takes a record batch that is to be written"""
+
+
+@dataclass(frozen=True)
+class TypedBody(TableBody):
+    """A row of a table whose columns have types."""
+
+    schema: Any
+
+    def edited(self, edit: Edit) -> TypedBody:
+        """Raises EditError where the column has no room for the value."""
+        found = TableBody(self.value).edited(edit).value
+        for name, value in found.items():
+            if value is not self.value[name] and not _fits(value, self.schema.field(name).type):
+                raise EditError(f"the column {name} of this table has no room for it; write the data as JSONL")
+        return TypedBody(found, self.schema)
+
+
+def fix_table(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, write: Write) -> None:
+    """Hand the batches of a file to `write`, in order, with their rows fixed. Raises DataError."""
+    like: Record | None = None
+    first = 0
+    for batch in _batches(source, raw):
+        found = [Record(first + i, row) for i, row in enumerate(rows_of(source, batch), 1)]
+        if like is None:
+            like = exemplar(found, source, spec.format, spec.map, skips=True)
+        gone: set[int] = set()
+        rows = _rows(batch, found, source, spec, like, first, on_broken, gone)
+        fix(rows)
+        gone |= {row.origin.row for row in rows if row.dropped}
+        changed = {row.origin.row - first: row.body.value for row in rows if row.changes and not row.dropped}
+        made = _rebuilt(batch, changed)
+        write(made.filter(arrow.array([first + i not in gone for i in range(len(found))])) if gone else made)
+        first += len(found)
+
+
+@contextmanager
+def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Write]:
+    """What writes batches into a file of the same kind, schema and compression. Raises DataError, OSError."""
+    if source.kind != "parquet":
+        with readable(source):
+            schema, make = _arrow_schema(source, raw)
+        with make(file, schema) as writer:
+            yield writer.write_batch
+        return
+    with readable(source):
+        about = open_parquet(unpacked(raw, source.path))
+    groups = about.metadata.num_row_groups
+    columns = [about.metadata.row_group(0).column(i) for i in range(about.metadata.num_columns)] if groups else []
+    codecs = {column.path_in_schema: _codec(column.compression) for column in columns}
+    sizes = [about.metadata.row_group(i).num_rows for i in range(groups)]
+    with parquet.ParquetWriter(file, about.schema_arrow, compression=codecs or "snappy") as writer:
+        grouped = _Grouped(writer, max(sizes, default=1))
+        yield grouped.add
+        grouped.flush()
+
+
+class _Grouped:
+    """Gathers batches to row groups as large as those of the input, or as fit in memory."""
+
+    def __init__(self, writer: Any, rows: int) -> None:
+        self._writer, self._most = writer, rows
+        self._held: list[Any] = []
+
+    def add(self, batch: Any) -> None:
+        """The next batch."""
+        self._held.append(batch)
+        if sum(b.num_rows for b in self._held) >= self._most or sum(b.nbytes for b in self._held) > MAX_BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held as one row group."""
+        table = arrow.Table.from_batches(self._held) if self._held else None
+        if table is not None and table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._held = []
+
+
+def _batches(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+    for batch in batches(source, raw, at_once=AT_ONCE):
+        for start in range(0, batch.num_rows, AT_ONCE):
+            yield batch.slice(start, AT_ONCE)
+
+
+def _rows(
+    batch: Any, found: list[Record], source: Source, spec: RunSpec, like: Record | None, first: int,
+    on_broken: Broken, gone: set[int],
+) -> list[FixRow]:  # fmt: skip
+    """The rows of a batch; `gone` gets the numbers of those that hold none and go."""
+
+    def broken(origin: Origin, reason: str) -> None:
+        if on_broken(origin, reason):
+            gone.add(origin.row)
+
+    values = batch.to_pylist()
+    read = conversations(found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken)
+    return [FixRow(row.origin, TypedBody(values[row.origin.row - first], batch.schema), row) for row in read]
+
+
+def _rebuilt(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
+    """The batch with some rows changed; the cells of all others are the same memory."""
+    columns = []
+    before = {place: batch.slice(place, 1).to_pylist()[0] for place in changed}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        new = {place: row[field.name] for place, row in changed.items() if row[field.name] != before[place][field.name]}
+        columns.append(_with_cells(column, new) if new else column)
+    return arrow.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _with_cells(column: Any, new: dict[int, Any]) -> Any:
+    parts, reached = [], 0
+    for place in sorted(new):
+        parts += [column.slice(reached, place - reached), arrow.array([new[place]], type=column.type)]
+        reached = place + 1
+    return arrow.concat_arrays([*parts, column.slice(reached)])
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if arrow.types.is_dictionary(kind):
+        return False
+    try:
+        made = arrow.array([value], type=kind).to_pylist()[0]
+    except (arrow.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return bool(without_gaps(made) == without_gaps(value))
+
+
+def _codec(name: str) -> str:
+    return "NONE" if name == "UNCOMPRESSED" else name
+
+
+def _arrow_schema(source: Source, raw: IO[bytes]) -> tuple[Any, Any]:
+    """The schema, and what writes this form of Arrow."""
+    stream = unpacked(raw, source.path)
+    is_file = stream.read(6) == b"ARROW1"
+    stream.seek(0)
+    opened = arrow.ipc.open_file(stream) if is_file else arrow.ipc.open_stream(stream)
+    return opened.schema, arrow.ipc.new_file if is_file else arrow.ipc.new_stream

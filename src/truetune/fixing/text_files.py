@@ -1,0 +1,117 @@
+"""JSONL, JSON and CSV: read row by row, fixed in groups, and handed on byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from truetune.data.conversation import Conversation, Origin
+from truetune.data.files import Source
+from truetune.data.records import Record
+from truetune.data.rows import conversations
+from truetune.fixing.body import CsvBody, JsonBody
+from truetune.fixing.fixer import FixRow
+from truetune.fixing.pieces import Piece, body_of, bytes_of, is_lines, pieces
+from truetune.spec.run import RunSpec
+
+GROUP = 256
+"""Rows that are fixed together, as many as a check encodes together"""
+Fix = Callable[[list[FixRow]], None]
+Broken = Callable[[Origin, str], bool]
+"""Told of what holds no row, and why; does it go?"""
+Put = Callable[[bytes, bytes], None]
+"""Takes what the file holds next, and what shall stand in its place"""
+
+
+@dataclass
+class _Entry:
+    """A piece of the file with the row that it holds."""
+
+    piece: Piece
+    row: FixRow | None
+    goes: bool = False
+    """It holds no row, and is left out."""
+
+
+def fix_text(source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, put: Put) -> None:
+    """Hand all bytes of a file to `put`, in order, with its rows fixed. Raises DataError."""
+    group = _Group(fix, _Writer(put, brackets=source.kind != "csv" and not is_lines(source)))
+    held: list[_Entry] = []
+
+    def records() -> Iterator[Record]:
+        for piece in pieces(source, raw):
+            while held:  # what was read before this piece holds no row
+                group.add(held.pop())
+            held.append(_Entry(piece, None))
+            if piece.record is not None:
+                yield piece.record
+
+    def broken(origin: Origin, reason: str) -> None:
+        held[-1].goes = on_broken(origin, reason)
+
+    for conversation in conversations(records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken):
+        entry = held.pop()
+        entry.row = _row(entry.piece, source, conversation)
+        group.add(entry)
+    for entry in held:
+        group.add(entry)
+    group.flush()
+
+
+def _row(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
+    body = body_of(piece, source)
+    return None if body is None else FixRow(conversation.origin, body, conversation)
+
+
+class _Group:
+    """Entries that are fixed together, then written."""
+
+    def __init__(self, fix: Fix, writer: _Writer) -> None:
+        self._fix, self._writer = fix, writer
+        self._entries: list[_Entry] = []
+
+    def add(self, entry: _Entry) -> None:
+        """The next of the file."""
+        self._entries.append(entry)
+        if len(self._entries) >= GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        """Fix and write what is held."""
+        self._fix([entry.row for entry in self._entries if entry.row is not None])
+        for entry in self._entries:
+            self._writer.write(entry)
+        self._entries.clear()
+
+
+class _Writer:
+    """Puts pieces one behind the other; of an array, the comma before the first row that stays goes."""
+
+    def __init__(self, put: Put, *, brackets: bool) -> None:
+        self._put, self._brackets = put, brackets
+        self._rows = 0
+        self._opened = False
+
+    def write(self, entry: _Entry) -> None:
+        piece, row = entry.piece, entry.row
+        if piece.record is None:
+            self._put(piece.before, piece.before)
+            return
+        goes = entry.goes or (row is not None and row.dropped)
+        self._put(piece.before, self._before(piece, goes=goes))
+        if goes:
+            self._put(piece.body, b"")
+            return
+        self._rows += 1
+        fixed = piece.body
+        if row is not None and row.changes and isinstance(row.body, JsonBody | CsvBody):
+            fixed = bytes_of(piece, row.body)
+        self._put(piece.body, fixed)
+
+    def _before(self, piece: Piece, *, goes: bool) -> bytes:
+        """What opens the array stays; of what stands between rows, as much as rows that stay need."""
+        if not self._brackets or not self._opened:
+            self._opened = True
+            return piece.before
+        return b"" if goes or not self._rows else piece.before

@@ -1,0 +1,90 @@
+"""Turns: where the messages of a row stand in its columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.data.columns import ALIASES
+from truetune.data.messages import FUNCTION_CALL
+from truetune.fixing.edits import Path
+
+OF_MESSAGES = ("messages", "conversations", "prompt", "completion", "chosen", "rejected", "instruction")
+"""truetune's names of columns that may hold messages"""
+_NAMES = {alias: ours for ours in OF_MESSAGES for alias in ALIASES[ours]}
+ROLE_KEYS = ("role", "from")
+TEXT_KEYS = ("content", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message in its place."""
+
+    path: Path
+    message: dict[str, Any]
+
+    @property
+    def role_key(self) -> str | None:
+        """What the message calls its role; None where it has none."""
+        return next((key for key in ROLE_KEYS if key in self.message), None)
+
+    @property
+    def role(self) -> Any:
+        """None where there is none."""
+        return self.message.get(self.role_key) if self.role_key else None
+
+    @property
+    def calls(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The tool calls, each the object that has `name` and `arguments`, in its place."""
+        path: Path = (*self.path, "tool_calls")
+        if self.role == FUNCTION_CALL:
+            return self._of_function_call()
+        found = loaded(self.message.get("tool_calls"))
+        made = []
+        for index, call in enumerate(found if isinstance(found, list) else ()):
+            call = loaded(call)
+            if isinstance(call, dict):
+                function = loaded(call.get("function"))
+                inner = isinstance(function, dict)
+                made.append(((*path, index, "function") if inner else (*path, index), function if inner else call))
+        return made
+
+    def _of_function_call(self) -> list[tuple[Path, dict[str, Any]]]:
+        """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
+        key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
+        found = loaded(self.message.get(key))
+        if isinstance(found, dict):
+            return [((*self.path, key), found)]
+        calls = enumerate(found) if isinstance(found, list) else ()
+        return [((*self.path, key, index), call) for index, call in calls if isinstance(call, dict)]
+
+
+def loaded(value: Any) -> Any:
+    """A list or object that stands as JSON text, as the reader takes it; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def turns_of(row: Mapping[str, Any], names: Mapping[str, str], unused: tuple[str, ...]) -> Iterator[Turn]:
+    """The messages of a row.
+
+    Args:
+        row: as its file holds it.
+        names: what the file calls a column -> truetune's name, where the settings map columns.
+        unused: columns that reach neither prompt nor answer; nothing in them is touched.
+    """
+    for column, value in row.items():
+        if column in unused or names.get(column, _NAMES.get(column)) not in OF_MESSAGES:
+            continue
+        found = loaded(value)
+        if isinstance(found, dict):
+            yield Turn((column,), found)
+        for index, message in enumerate(found if isinstance(found, list) else ()):
+            if isinstance(message, dict):
+                yield Turn((column, index), message)

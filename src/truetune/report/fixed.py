@@ -1,0 +1,84 @@
+"""What `truetune fix` has done, or would do, for a terminal and for programs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from truetune.checks.catalogue import find
+from truetune.fixing.run import Fixed
+from truetune.report.text import clip, many, visible
+from truetune.spec.run import RunSpec
+
+MOST = 8
+"""Entries of a list that are shown"""
+
+
+def render_fixed(fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: bool = False) -> None:
+    """Draw what was changed by rule, what is left and why, and what to do next; `only_shown`: nothing was written."""
+    _say(console, _headline(fixed, only_shown=only_shown))
+    _table(console, fixed.changed)
+    if fixed.left:
+        _say(console, f"left for you: {many(len(fixed.left), 'finding')}")
+        for left in fixed.left[:MOST]:
+            at = f" (first: {left.first})" if left.first and left.first not in left.message else ""
+            _say(console, f"  {_coded(left.rule)}: {left.message}{at}")
+            _say(console, f"    {left.why}")
+        if len(fixed.left) > MOST:
+            _say(console, f"  and {len(fixed.left) - MOST:,} more; --json has all")
+    if fixed.offered:
+        _say(console, "with --unsafe, which may change what rows mean:")
+        _table(console, fixed.offered)
+    if fixed.waiting_for_tokenizer:
+        _say(console, f"not judged without a tokenizer (name it with -t): {', '.join(fixed.waiting_for_tokenizer)}")
+    if fixed.output is not None:
+        _say(console, f"each change: {fixed.changes}")
+        _say(console, f"next: {_next(fixed, spec)}")
+
+
+def _headline(fixed: Fixed, *, only_shown: bool) -> str:
+    where = fixed.data if fixed.output is None else fixed.output
+    changed = f"{fixed.changed_rows:,} of {many(fixed.rows, 'row')} {'would change' if only_shown else 'changed'}"
+    dropped = f", {fixed.dropped_rows:,} {'would be dropped' if only_shown else 'dropped'}"
+    return f"{where}: {changed}{dropped if fixed.dropped_rows else ''}"
+
+
+def _table(console: Console, counts: Mapping[tuple[str, str], int]) -> None:
+    for (rule, what), rows in counts.items():
+        _say(console, f"  {_coded(rule)}: {many(rows, 'row')}: {what}")
+
+
+def _coded(rule: str) -> str:
+    """`TT301 role-alias-dropped`"""
+    return f"{find(rule).code} {rule}"
+
+
+def _next(fixed: Fixed, spec: RunSpec) -> str:
+    """The check of what was written."""
+    tokenizer = spec.tokenizer or spec.model
+    words = ["truetune", "check", str(fixed.output), *(("-t", tokenizer) if tokenizer else ())]
+    return shlex.join(words) + ("" if tokenizer else " -t TOKENIZER")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(visible(clip(line)), soft_wrap=True)
+
+
+def fixed_json(fixed: Fixed, diff: str | None = None) -> dict[str, Any]:
+    """What was done, as plain values."""
+    made = {
+        "data": fixed.data, "output": fixed.output, "changes": fixed.changes, "rows": fixed.rows,
+        "changed_rows": fixed.changed_rows, "dropped_rows": fixed.dropped_rows,
+        "changed": _counted(fixed.changed), "left": [asdict(left) for left in fixed.left],
+        "unsafe": _counted(fixed.offered), "judged_with_tokenizer": fixed.judged_with_tokenizer,
+        "waiting_for_tokenizer": list(fixed.waiting_for_tokenizer),
+    }  # fmt: skip
+    return made if diff is None else {**made, "diff": diff}
+
+
+def _counted(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    return [{"rule": rule, "change": what, "rows": rows} for (rule, what), rows in counts.items()]
