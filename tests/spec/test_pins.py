@@ -27,6 +27,14 @@ def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: Age) -> None:
     assert Pin(wanted, "requirements.txt", 1).age("0.19.1", "0.20.0") == age
 
 
+@pytest.mark.parametrize(
+    ("wanted", "age"),
+    [("==5.12.0", "unknown"), (">=5.12", "unknown"), ("==5.10.0", "older"), ("==5.23.0", "current"), ("<5", "older")],
+)
+def test_between_two_releases_that_were_read_nothing_is_known(wanted: str, age: Age) -> None:
+    assert Pin(wanted, "requirements.txt", 1).age("5.10.0", "5.23.0") == age
+
+
 SCRIPT = """
 from trl import SFTConfig
 

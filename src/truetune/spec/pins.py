@@ -61,10 +61,13 @@ class Pin:
         if not self.known:
             return "unknown"
         lowest, highest = _bounds(self.wanted)
+        if lowest is not None and Version(last) < lowest < Version(gone):
+            return "unknown"
         if highest is not None and (highest < Version(gone) or ("<" in self.wanted and highest == Version(gone))):
             return "older"
-        newest_wanted = not self.wanted or (lowest is not None and lowest >= Version(gone))
-        return "current" if newest_wanted or (lowest is not None and lowest > Version(last)) else "unknown"
+        if not self.wanted or (lowest is not None and lowest >= Version(gone)):
+            return "current"
+        return "unknown"
 
     def __str__(self) -> str:
         return self.wanted or "the newest"
