@@ -23,7 +23,6 @@ from truetune.source.suppress import ignores
 from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
 
-
 LIBRARIES = frozenset(("accelerate", "datasets", "lm_eval", "peft", "torch", "transformers", "trl", "unsloth"))
 """What the rules on sources know the calls of"""
 MEND_SYNTAX = "mend the syntax, or leave the file out"
@@ -59,6 +58,7 @@ def lint(
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
     fail_on: Severity = "error",
+    allow_unjudged: bool = False,
     fix: bool = False,
     unsafe: bool = False,
     diff: bool = False,
@@ -69,7 +69,7 @@ def lint(
     for a path that is not there, or a file that can't be written.
     """
     started = time.perf_counter()
-    spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on)
+    spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged)
     named = list(map(str, paths))
     looks: list[Look] = []
     changes: list[Change] = []
