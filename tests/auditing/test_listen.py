@@ -31,7 +31,9 @@ class Parent:
 
     def _judge(self, records: Sequence[Record]) -> bool:
         self.judged.append(sorted(record.facts["rank"] for record in records))
-        self.reasons.append({record.facts["rank"]: record.facts["lost"] for record in records if "lost" in record.facts})
+        self.reasons.append(
+            {record.facts["rank"]: record.facts["lost"] for record in records if "lost" in record.facts}
+        )
         return self.go
 
     def message(

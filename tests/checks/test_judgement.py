@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import truetune
@@ -27,7 +28,7 @@ from truetune.checks.run import check, prepare
 from truetune.checks.watching import judgement_of as judge_answers
 from truetune.cli import commands
 from truetune.demo import BROKEN, DATA, TOKENIZER
-from truetune.errors import FastPathError
+from truetune.errors import DataError, FastPathError
 from truetune.evaluation.evaluate import judgement_of as judge_evaluation
 from truetune.probe.record import Record
 from truetune.report.as_json import as_dict
@@ -227,8 +228,8 @@ COMMANDS: dict[str, tuple[str, Callable[[Path], list[object]]]] = {
     "check machine": ("devices", config),
     "check source": ("source", script("check")),
     "lint": ("source", script("lint")),
-    "check log": ("log", lambda folder: ["check", LOGS / "healthy-sft.json"]),
-    "diagnose": ("log", lambda folder: ["diagnose", LOGS / "healthy-sft.json"]),
+    "check log": ("log", lambda folder: ["check", LOGS / "healthy-sft-lora.json"]),
+    "diagnose": ("log", lambda folder: ["diagnose", LOGS / "healthy-sft-lora.json"]),
     "check checkpoint": ("checkpoint", adapter),
     "doctor": ("environment", lambda folder: ["doctor", "--no-imports"]),
 }
@@ -250,9 +251,11 @@ def test_a_command_whose_rule_fails(name: str, tmp_path: Path, monkeypatch: pyte
     assert station(rule) == family
     broken_code, after = ran()
     missing = [part for part in after["not_judged"] if part["asked"]]
-    assert [(part["what"], part["code"], part["reason"]) for part in missing if part not in before["not_judged"]] == [
-        (rule.name(), rule.code, "Failure: injected")
-    ]
+    assert [
+        (part["what"], part["code"], part["reason"].rpartition(": ")[2])
+        for part in missing
+        if part not in before["not_judged"]
+    ] == [(rule.name(), rule.code, "injected")]
     assert all(finding in after["findings"] for finding in before["findings"] if finding["rule"] != rule.name())
     kept = [part for part in before["examined"] if part["rule"] != rule.name()]
     assert [(part["rule"], part["code"]) for part in after["examined"]] == [(p["rule"], p["code"]) for p in kept]
@@ -262,13 +265,13 @@ def test_a_command_whose_rule_fails(name: str, tmp_path: Path, monkeypatch: pyte
 
 
 JUDGES: dict[str, Callable[[str, RunSpec], Judgement]] = {
-    "answers": lambda text, spec: judge_answers(answers.watched(json.loads(text)), spec),
-    "cause": lambda text, spec: causes_of(cause.inquest(json.loads(text)), spec),
-    "evaluation": lambda text, spec: judge_evaluation(evaluation.evaluated(json.loads(text)), spec),
-    "serving": lambda text, spec: judge_service(serving.service(json.loads(text)), spec),
+    "answers": lambda text, spec: judge_answers(answers.watched(yaml.safe_load(text)), spec),
+    "cause": lambda text, spec: causes_of(cause.inquest(yaml.safe_load(text)), spec),
+    "evaluation": lambda text, spec: judge_evaluation(evaluation.evaluated(yaml.safe_load(text)), spec),
+    "serving": lambda text, spec: judge_service(serving.service(yaml.safe_load(text)), spec),
     "environment": lambda text, spec: (
         lambda report: Judgement(report.findings, report.examined, report.not_judged)
-    )(judge_environment(environment.environment(json.loads(text)), spec)),
+    )(judge_environment(environment.environment(yaml.safe_load(text)), spec)),
 }  # fmt: skip
 
 
@@ -396,7 +399,7 @@ BAD = ["{", "[1, 2]", "7", "null", '{"messages": [', "nonsense", '"text"', "\x00
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("at", [1, 3])
 def test_one_broken_line_is_a_case_and_ends_no_check(bad: str, at: int, tmp_path: Path) -> None:
     lines = [row(number) for number in range(3)]
     lines.insert(at, bad)
@@ -410,6 +413,33 @@ def test_one_broken_line_is_a_case_and_ends_no_check(bad: str, at: int, tmp_path
     assert str(tmp_path) not in case.text, "the place stands before it"
     assert (made.rows, made.exit_code()) == (3, 1)
     assert {view.example.row.origin.row for view in made.views} <= {0, 1, 2, 3} - {at}
+
+
+def test_a_first_line_that_is_broken(tmp_path: Path) -> None:
+    made = looked_at(tmp_path, f"nonsense\n{row(0)}\n")
+    assert [(f.rule, f.cases[0].origin and f.cases[0].origin.line) for f in made.findings] == [("malformed-rows", 1)]
+    assert made.formats == {"messages": 1}
+
+
+def test_broken_lines_of_evaluation_data_end_no_check(tmp_path: Path) -> None:
+    held_out = tmp_path / "held-out.jsonl"
+    held_out.write_text(f"{row(7)}\n{{\n{row(0)}\n")
+    made = looked_at(tmp_path, f"{row(0)}\n{row(1)}\n", eval_data=[str(held_out)], select=["train-eval-leak"])
+    (finding,) = made.findings
+    assert [case.origin and (case.origin.line, case.origin.row) for case in finding.cases] == [(3, 2)]
+    (missing,) = made.missing()
+    assert (missing.what, missing.place) == ("1 broken line of the evaluation data", f"{held_out}:2")
+    held_out.write_text("{\n")
+    with pytest.raises(DataError, match="held-out.jsonl:1"):
+        looked_at(tmp_path, row(0) + "\n", eval_data=[str(held_out)])
+
+
+def test_evaluation_data_without_a_row_say_nothing_of_leaks(tmp_path: Path) -> None:
+    held_out = tmp_path / "held-out.jsonl"
+    held_out.write_text("")
+    made = looked_at(tmp_path, row(0) + "\n", eval_data=[str(held_out)], select=["train-eval-leak"])
+    assert (made.outcome, made.exit_code(), made.examined) == ("not judged", 3, ())
+    assert {part.what for part in made.missing()} == {"train-eval-leak", str(held_out)}
 
 
 def test_rows_behind_a_broken_line_keep_their_numbers(tmp_path: Path) -> None:
@@ -426,7 +456,7 @@ def test_lines_that_all_are_broken_can_not_be_read(text: str, tmp_path: Path) ->
     path = tmp_path / "a.jsonl"
     path.write_text(text)
     done = CliRunner().invoke(commands, ["check", str(path), "-t", str(TOKENIZER)], standalone_mode=False)
-    assert isinstance(done.exception, truetune.DataError)
+    assert isinstance(done.exception, DataError)
     assert f"{path}:1: " in str(done.exception)
 
 
