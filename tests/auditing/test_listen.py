@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from truetune.auditing.listen import Ear
+from truetune.auditing.listen import ENDED, Ear
 from truetune.probe.record import Record, write
 from truetune.probe.session import verdict
 
@@ -22,6 +22,8 @@ class Parent:
     def __init__(self, folder: Path, go: bool = True) -> None:
         self.folder, self.go = folder, go
         self.judged: list[list[int]] = []
+        self.reasons: list[dict[int, str]] = []
+        """By rank, why records are not whole"""
         self.said: list[str] = []
         self.lost: list[str] = []
         self.ear = Ear(folder, self._judge, self.said.append, self.lost.append)
@@ -29,11 +31,17 @@ class Parent:
 
     def _judge(self, records: Sequence[Record]) -> bool:
         self.judged.append(sorted(record.facts["rank"] for record in records))
+        self.reasons.append(
+            {record.facts["rank"]: record.facts["lost"] for record in records if "lost" in record.facts}
+        )
         return self.go
 
-    def message(self, rank: int = 0, expected: int = 1, group: int = 1, **others: Any) -> dict[str, Any]:
+    def message(
+        self, rank: int = 0, expected: int = 1, group: int = 1, *, recorded: bool = True, **others: Any
+    ) -> dict[str, Any]:
         folder = self.folder / f"{group}-{rank}"
-        write(Record({"rank": rank}), folder)
+        if recorded:
+            write(Record({"rank": rank}), folder)
         return {"folder": str(folder), "rank": rank, "expected": expected, "group": ["", group], **others}
 
 
@@ -66,10 +74,28 @@ def test_each_run_for_itself(parent: Parent) -> None:
 
 
 def test_a_process_that_failed_is_no_reason_to_wait(parent: Parent) -> None:
-    messages = [parent.message(0, 2), parent.message(1, 2, failed="KeyError: 'text'")]
+    messages = [parent.message(0, 2), parent.message(1, 2, recorded=False, failed="KeyError: 'text'")]
     assert together(parent, messages) == ["go"] * 2
     assert parent.judged == [[0]]
     assert parent.lost == ["the run can't be looked at: KeyError: 'text'"]
+
+
+def test_what_a_process_recorded_before_it_failed_is_judged(parent: Parent) -> None:
+    messages = [parent.message(0, 2), parent.message(1, 2, failed="KeyError: 'text'")]
+    assert together(parent, messages) == ["go"] * 2
+    assert parent.judged == [[0, 1]]
+    assert parent.reasons == [{1: "KeyError: 'text'"}]
+    assert parent.lost == ["the run can't be looked at: KeyError: 'text'"]
+
+
+def test_what_a_process_recorded_that_told_nobody_is_judged_in_the_end(parent: Parent) -> None:
+    parent.message(0)
+    parent.message(3, group=2, recorded=False)
+    parent.ear.close()
+    assert parent.judged == [[0]]
+    assert parent.reasons == [{0: ENDED}]
+    assert parent.lost == [f"the run can't be looked at: {ENDED}"]
+    assert parent.ear.reached == 1
 
 
 def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None:

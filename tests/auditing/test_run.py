@@ -90,7 +90,7 @@ def fake(tmp_path: Path) -> Path:
 
 def test_a_hook_that_fails_is_one_line(fake: Path) -> None:
     done = run("-c", FAKE, PYTHONPATH=f"{fake}:{environment()['PYTHONPATH']}")
-    assert (done.returncode, done.stdout) == (0, "on\n")
+    assert (done.returncode, done.stdout) == (3, "on\n")
     assert done.stderr.startswith("truetune: not judged: AttributeError")
     assert len(done.stderr.splitlines()) == 1
 

@@ -197,7 +197,7 @@ def test_a_hook_that_fails_ends_the_command(tmp_path: Path) -> None:
         tmp_path.joinpath("datasets", name).write_text("class Other: pass\n")
     tmp_path.joinpath("train.py").write_text("import datasets.arrow_dataset\nprint('went on')\n")
     done = rehearse(tmp_path, "train.py")
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert "the rehearsal ends here, nothing was trained: AttributeError" in done.stderr
     assert "truetune: nothing was rehearsed: the hook failed (AttributeError" in done.stderr
 

@@ -22,7 +22,7 @@ from truetune.generation.backends.place import placed
 from truetune.generation.service import Service
 from truetune.report.service import as_text
 from truetune.serving.behaviour import answered
-from truetune.serving.check import findings_of, serve_check
+from truetune.serving.check import judgement_of, serve_check
 from truetune.serving.client import Client
 from truetune.serving.habits import repeats_of, sampling_of
 from truetune.serving.prompts import asked_of
@@ -74,7 +74,7 @@ def prompts(url: str, folder: Path, served: Path) -> tuple[Service, tuple[Findin
     client = client_of(url, served)
     asked, notes = answered(client, asked_of(client.server, chosen, made, None), made, None)
     service = Service(url, prompts=tuple(one.compared for one in asked), notes=tuple(notes))
-    return service, findings_of(service, RunSpec())
+    return service, judgement_of(service, RunSpec()).findings
 
 
 def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:  # noqa: F811
@@ -144,7 +144,7 @@ def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy
     client = client_of(transformers_serve, copy("generation_config.json", setting(**generation)))
     _, found = record(tiny_folder)
     sampling = sampling_of(client, found.prompts[:1], generation, repeatable=True)
-    codes = [(f.code, f.severity) for f in findings_of(Service("", sampling=sampling), RunSpec())]
+    codes = [(f.code, f.severity) for f in judgement_of(Service("", sampling=sampling), RunSpec()).findings]
     assert codes == [("TT966", "warning"), ("TT965", "info")]
     assert sampling.settings == ("temperature 50.0", "repetition_penalty 8.0")
 
@@ -156,7 +156,7 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
     client.chat = lambda asked, tokens, **fields: chat(asked, tokens)  # type: ignore[method-assign]
     _, found = record(tiny_folder)
     repeats = repeats_of(client, found.prompts[:1])
-    (finding,) = findings_of(Service("", repeats=repeats), RunSpec())
+    (finding,) = judgement_of(Service("", repeats=repeats), RunSpec()).findings
     assert (finding.code, finding.severity) == ("TT967", "warning")
 
 

@@ -21,7 +21,7 @@ from truetune.generation.backends.http import Server
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed
 from truetune.generation.service import Service, Strength
-from truetune.serving.check import findings_of
+from truetune.serving.check import judgement_of
 from truetune.serving.client import Client
 from truetune.serving.scalings import scaled
 from truetune.serving.strength import measured as of_logprobs
@@ -69,7 +69,7 @@ def measured(adapter: Path, served: Place, url: str = "http://127.0.0.1:9", mode
 
 
 def judged(strength: Strength) -> tuple[Finding, ...]:
-    return findings_of(Service("", strength=strength), RunSpec())
+    return judgement_of(Service("", strength=strength), RunSpec()).findings
 
 
 def test_full_strength(adapter: Path) -> None:

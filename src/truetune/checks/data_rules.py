@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from truetune.checks.catalogue import station
@@ -17,19 +18,42 @@ GIVE_UP = 1_000
 NO_ROWS = Unmet("no row was read", "name DATA as well")
 NO_PAIRS = Unmet("the rows hold no pairs of answers")
 NO_EVALUATION = Unmet("no evaluation data are named", "name them with --eval-data")
+NO_EVALUATION_ROWS = Unmet("the evaluation data hold no row", "name the file that holds them", asked=True)
 CUT_OFF = "mend these lines, or remove them"
+
+
+@dataclass(slots=True)
+class BrokenLines:
+    """Lines of some data that hold no row: how many, and the first."""
+
+    what: str
+    count: int = 0
+    first: tuple[Origin, str] | None = None
+
+    def take(self, origin: Origin, reason: str) -> None:
+        """One more; the reason begins with its place."""
+        self.count += 1
+        self.first = self.first or (origin, reason)
+
+    def judgement(self) -> Judgement:
+        """They are not judged."""
+        if self.first is None:
+            return Judgement()
+        origin, reason = self.first
+        what = f"{self.count:,} broken line{'s' * (self.count != 1)}{self.what}"
+        told = reason.removeprefix(f"{origin.file}:{origin.line}: ")
+        return Judgement(not_judged=(NotJudged(what, told, place=f"{origin.file}:{origin.line}", unlock=CUT_OFF),))
 
 
 class DataRules:
     """Rules of these classes on one set of data."""
 
     def __init__(self, kinds: Iterable[type[DataRule]], setup: Setup) -> None:
+        self.setup = setup
         self.failed: dict[type[DataRule], NotJudged] = {}
         self.rules: list[DataRule] = []
-        self.rows = self.pairs = 0
-        self.broken: list[tuple[Origin, str]] = []
-        """The first lines that hold no row, with the reason"""
-        self.count_broken = 0
+        self.rows = self.pairs = self.evaluation_rows = 0
+        self.broken = BrokenLines("")
         for kind in kinds:
             made = self._contained(kind, lambda kind=kind: kind(setup))  # type: ignore[misc]
             self.rules += [made] if made is not None else []
@@ -38,7 +62,13 @@ class DataRules:
         """Let the rules that compare with evaluation data read them. Raises DataError where they can't be read."""
         for rule in list(self.rules):
             if reads_evaluation(type(rule)):
-                self._contained(type(rule), lambda rule=rule: rule.evaluation(open_rows()))  # type: ignore[misc]
+                self._contained(type(rule), lambda rule=rule: rule.evaluation(self._counted(open_rows())))  # type: ignore[misc]
+
+    def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
+        self.evaluation_rows = 0
+        for row in rows:
+            self.evaluation_rows += 1
+            yield row
 
     def take(self, batch: Batch) -> None:
         """The next rows."""
@@ -49,22 +79,23 @@ class DataRules:
 
     def take_broken(self, origin: Origin, reason: str) -> None:
         """A line that holds no row. Raises DataError where no line before it did either: it is no file of rows."""
-        self.count_broken += 1
-        if len(self.broken) < GIVE_UP:
-            self.broken.append((origin, reason))
-        if not self.rows and self.count_broken == GIVE_UP:
-            raise DataError(self.broken[0][1])
+        self.broken.take(origin, reason)
+        if not self.rows and self.broken.count == GIVE_UP:
+            self.refuse_broken()
         for rule in list(self.rules):
             self._contained(type(rule), lambda rule=rule: rule.broken_line(origin, reason))  # type: ignore[misc]
 
+    def refuse_broken(self) -> None:
+        """Raise DataError where there are lines, and none holds a row."""
+        if self.broken.first is not None and not self.rows:
+            raise DataError(self.broken.first[1])
+
     def judgement(self) -> Judgement:
-        """What the rules say of all that they have seen."""
+        """What the rules say of all that they have seen; asked for last, for what failed before is part of it."""
         parts = [self._concluded(rule) for rule in self.rules]
         parts += [Judgement(not_judged=(failed,)) for failed in self.failed.values()]
-        if self.count_broken and not any(reads_broken_lines(type(rule)) for rule in self.rules):
-            origin, reason = self.broken[0]
-            what = f"{self.count_broken:,} broken line{'s' * (self.count_broken != 1)}"
-            parts.append(Judgement(not_judged=(NotJudged(what, reason, place=str(origin), unlock=CUT_OFF),)))
+        if not any(reads_broken_lines(type(rule)) for rule in self.rules):
+            parts.append(self.broken.judgement())
         return without_moot(Judgement.of(parts), [type(rule) for rule in self.rules])
 
     def told(self) -> dict[str, Any]:
@@ -87,12 +118,9 @@ class DataRules:
             return NO_ROWS
         if station(kind) == "pairs" and not self.pairs:
             return NO_PAIRS
-        if reads_evaluation(kind) and not self._evaluated(kind):
-            return NO_EVALUATION
+        if reads_evaluation(kind) and not self.evaluation_rows:
+            return NO_EVALUATION_ROWS if self.setup.spec.eval_data else NO_EVALUATION
         return None
-
-    def _evaluated(self, kind: type[DataRule]) -> bool:
-        return any(isinstance(rule, kind) and rule.spec.eval_data for rule in self.rules)
 
     def _contained(self, kind: type[DataRule], work: Callable[[], Any]) -> Any:
         """What a rule's method gives; None where it fails, and then the rule is out."""

@@ -62,6 +62,7 @@ def lint(
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
     fail_on: Severity = "error",
+    allow_unjudged: bool = False,
     fix: bool = False,
     unsafe: bool = False,
     diff: bool = False,
@@ -74,7 +75,7 @@ def lint(
     can't be written.
     """
     started = time.perf_counter()
-    spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on)
+    spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged)
     named = list(map(str, paths))
     looks: list[Look] = []
     changes: list[Change] = []

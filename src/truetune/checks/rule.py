@@ -140,7 +140,7 @@ class DataRule(Rule[Setup]):
         """Called for each line that holds no row; `reason` begins with its place."""
 
     def told(self) -> dict[str, Any]:
-        """Called last: figures by name, plain values, for the `data` of a report."""
+        """Called after the last batch: figures by name, plain values, for the `data` of a report."""
         return {}
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from math import inf
 
 from truetune.checks.catalogue import DATA, choose
-from truetune.checks.data_rules import DataRules
+from truetune.checks.data_rules import BrokenLines, DataRules
 from truetune.checks.far import far_rows
 from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
@@ -74,19 +74,22 @@ def _check(
     if chosen is None:
         chosen = [rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)]
     rules = DataRules(chosen, setup)
-    if spec.eval_data:
-        rules.take_evaluation(lambda: _rows(spec, spec.eval_data))
     empty: list[str] = []
+    broken = BrokenLines(" of the evaluation data")
+    if spec.eval_data:
+        rules.take_evaluation(lambda: _rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append))
+    if broken.first is not None and not rules.evaluation_rows:
+        raise DataError(broken.first[1])
     stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally, labels = Tally(limit), LearnedTally(spec, setup.tokenizer, setup.trainer)
     for batch in batches(stream, setup.probes.renderer(), encoder):
         tally.add(labels.labelled(batch))
         rules.take(batch)
-    if rules.count_broken and not tally.rows:
-        raise DataError(rules.broken[0][1])
-    judged = Judgement.of([rules.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))])
+    rules.refuse_broken()
     lengths, learned = tally.lengths(), labels.learned()
+    data = tally.told(lengths) | rules.told() | {"learned": learned.told()}
+    judged = Judgement.of([rules.judgement(), broken.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))])
     return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
@@ -98,7 +101,7 @@ def _check(
         formats=dict(tally.formats),
         ledger=tally.ledger(),
         lengths=lengths,
-        data=tally.told(lengths) | rules.told() | {"learned": learned.told()},
+        data=data,
         learned=learned,
         findings=judged.findings,
         examined=judged.examined,

@@ -102,16 +102,17 @@ def rehearse(
         remove(work)
     for line in refusals.lines():
         say(line)
+    lost = 0 if spec.allow_unjudged else NOT_JUDGED
     if refusals.failure or outcome.code == REFUSED:
         say(f"nothing was rehearsed{refusals.failure and f': the hook failed ({refusals.failure})'}")
-        return NOT_JUDGED
+        return lost
     if troubles:
         raise troubles[0]
     if not verdicts:
         if not outcome.reached and not outcome.lost:
             hint = f"; {OFFLINE}" if outcome.code else ""
             say(f"nothing was rehearsed: {unseen(outcome)}{_instead(outcome)}{hint}")
-        return outcome.code or NOT_JUDGED
+        return lost if outcome.loops else outcome.code or lost  # a loop of its own is ended by us, with a code of ours
     return 1 if 1 in verdicts else max(verdicts)
 
 

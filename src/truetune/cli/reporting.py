@@ -10,7 +10,7 @@ import click
 
 from truetune.cli.completing import rule_names
 from truetune.cli.helping import Command
-from truetune.cli.output import SEVERITIES, check_file, write_file
+from truetune.cli.output import NOT_JUDGED, SEVERITIES, check_file, write_file
 from truetune.errors import DataError, UsageError
 
 RUNS = 2
@@ -28,8 +28,12 @@ RUNS = 2
               help="Of rules on runs not these. Repeatable.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(SEVERITIES), default="error", show_default=True,
               help="Lowest severity that makes the exit code 1.")  # fmt: skip
+@click.option("--allow-unjudged", is_flag=True, help="Exit with 0, not 3, where something could not be judged.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-def report(paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: str, quiet: bool, **chosen: Any) -> int:
+def report(
+    paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: str, quiet: bool, allow_unjudged: bool,
+    **chosen: Any,
+) -> int:  # fmt: skip
     """Draw one page of a RUN (the folder of a training run, or its log), of two runs side by side, or of a RESULT: a
     JSON file that truetune wrote. Results are folded into the page of the runs.
 
@@ -41,9 +45,10 @@ def report(paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: s
       truetune check chats.jsonl -t path/to/model --json > check.json; truetune report check.json
     """
     result = _result(paths, fail_on, chosen)
+    code = 1 if result["failed"] else NOT_JUDGED if _lacks(result) and not allow_unjudged else 0
     if as_json and output is None:
         click.echo(json.dumps(result, indent=2))
-        return int(result["failed"])
+        return code
     target = Path(output or "report.html")
     form = "json" if as_json or target.suffix == ".json" else "html"
     check_file(str(target), form)
@@ -51,7 +56,13 @@ def report(paths: tuple[str, ...], output: str | None, as_json: bool, fail_on: s
     write_file(str(target), body, form)
     if not quiet:
         click.echo(f"{target}: {_size(target.stat().st_size)}; {_counted(result)}")
-    return int(result["failed"])
+    return code
+
+
+def _lacks(result: dict[str, Any]) -> bool:
+    """Is something that was asked for not judged, or was there nothing to judge?"""
+    missing = any(isinstance(part, dict) and part.get("asked") for part in result.get("not_judged", ()))
+    return missing or result.get("outcome") == "not judged"
 
 
 def _result(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dict[str, Any]:
@@ -103,4 +114,6 @@ def _counted(result: dict[str, Any]) -> str:
         return str(result.get("summary"))
     severities = [_severity(finding) for finding in result["findings"]]
     counts = {noun: severities.count(name) for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)}
-    return ", ".join(many(count, noun) for noun, count in counts.items() if count) or "no findings"
+    return ", ".join(many(count, noun) for noun, count in counts.items() if count) or str(
+        result.get("outcome") or "no findings"
+    )

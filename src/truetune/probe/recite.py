@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +25,20 @@ from truetune.probe.record import Record
 from truetune.probe.say import MOST, SPARE, Said, compared, forced, say
 from truetune.probe.stand_in import innermost, stand_in
 
+Keep = Callable[[Record], None]
 ROWS = 6
 SECONDS = 40.0
 """After so many no further step of memorising is begun"""
 
 
 def rehearse(
-    trainer: Any, orders: dict[str, Any] | None = None, loader: Any = None, given: Any = None, folder: Any = None
-) -> Record:
+    trainer: Any, orders: dict[str, Any] | None = None, loader: Any = None, given: Any = None, folder: Any = None,
+    keep: Keep | None = None,
+) -> Record:  # fmt: skip
     """A record of this trainer's run with `facts["recitation"]`; the trainer is as before afterwards.
 
     `orders`: laws (quick, all, none, or names), batches, rows, mutate (are faults tried? or their names).
+    `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's data set or collator raises.
     """
     orders, started = orders or {}, time.perf_counter()
@@ -42,17 +47,17 @@ def rehearse(
     with ready(trainer, loader) as (loader, tokenizer), stand_in(trainer, own) as model:
         record = observe(
             folder, model=model, loader=loader, tokenizer=tokenizer, trainer=trainer, given=given,
-            count=orders.get("batches", 8),
+            count=orders.get("batches", 8), keep=keep,
         )  # fmt: skip
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         raw = next((data for data in (given, *(thrift.seen if own else ())) if questions_of(data)), given)
-        record.facts["recitation"] = _rehearsed(trainer, model, loader, tokenizer, raw, orders, record, started)
+        record.facts["recitation"] = _rehearsed(trainer, model, loader, tokenizer, raw, orders, record, started, keep)
     record.facts["notes"] += miniature.notes
     return record
 
 
 def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any, orders: dict[str, Any],
-               record: Record, started: float) -> dict[str, Any]:  # fmt: skip
+               record: Record, started: float, keep: Keep | None) -> dict[str, Any]:  # fmt: skip
     notes = record.facts["notes"]
     peeked, kind = peek(loader, orders.get("batches", 8)), record.facts["trainer"]["kind"]
     found = examples(loader.dataset, loader.collate_fn)
@@ -64,7 +69,8 @@ def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any
     laws = wanted(orders.get("laws", "quick"))
     if peeked and laws:
         trial = trial_of(unwrapped(model), peeked, loader, tokenizer, trainer, None, kind)
-        record.facts["laws"] = measure(trial, laws)
+        outcomes = record.facts["laws"] = {}
+        measure(trial, laws, found=outcomes, keep=partial(keep, record) if keep else None)
     facts: dict[str, Any] = {"shape": _shape(model), "vocabulary": vocabulary, "rows": [], "loss": [], "stops":
                              sorted(stops), "kind": kind}  # fmt: skip
     fresh = mutants.snapshot(model) if orders.get("mutate") else None

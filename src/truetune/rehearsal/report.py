@@ -76,7 +76,7 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
     taken = {field.name: getattr(audited, field.name) for field in fields(audited)}
     taken["notes"] = (*audited.notes, *_unjudged(found))
     if not (found.get("rows") or found.get("pairs")):
-        reason = f"nothing was recited: {found.get('nothing') or NO_PAIRS}"
+        reason = f"nothing was recited: {found.get('nothing') or records[0].facts.get('lost') or NO_PAIRS}"
         taken["not_judged"] = (NotJudged("recitation", reason), *audited.not_judged)
     return RehearsalReport(
         **taken,

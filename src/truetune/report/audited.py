@@ -122,6 +122,11 @@ def render_audited(report: AuditReport, console: Console, verbose: bool) -> None
     if report.canary:
         console.print(_canary(report.canary))
         console.print()
+    render_notes(report, console, verbose)
+
+
+def render_notes(report: AuditReport, console: Console, verbose: bool) -> None:
+    """Draw what could not be looked at, and what was made otherwise than in the run; never folded."""
     lines = [line for note in _notes(report, verbose) for line in wrap(visible(note), console.width)]
     if lines:
         console.print(Text("\n".join(lines) + "\n", style="dim"), soft_wrap=True)

@@ -75,8 +75,8 @@ class DuplicateRows(DataRule):
             if not self.files or row.origin.file != self.files[-1]:
                 self.files.append(row.origin.file)
         places = [(len(self.files) - 1 if row.origin.file == self.files[-1] else self.files.index(row.origin.file),
-                   row.origin.line) for row in batch.rows]  # fmt: skip
-        self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 2))
+                   row.origin.line, row.origin.row) for row in batch.rows]  # fmt: skip
+        self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
 
     def findings(self) -> Iterator[Finding]:
         lines = self.places
@@ -114,7 +114,7 @@ class DuplicateRows(DataRule):
 
     @cached_property
     def places(self) -> NDArray[Any]:
-        """(rows, 2): file and line"""
+        """(rows, 3): file, line and number, which lines without a row have too"""
         return self.lines.whole()
 
     @cached_property
@@ -133,8 +133,8 @@ class DuplicateRows(DataRule):
         return near_pairs(values) if kind == "near" else _equal(values)
 
     def _place(self, lines: NDArray[Any], row: int) -> Origin:
-        file, line = lines[row].tolist()
-        return Origin(self.files[file], line, row)
+        file, line, number = lines[row].tolist()
+        return Origin(self.files[file], line, number)
 
 
 def _equal(values: NDArray[Any]) -> list[tuple[int, int]]:
