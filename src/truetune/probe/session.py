@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,9 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     message = message_of(trainer, folder, number, os.getpid(), os.getppid())
     try:
         folder.mkdir()
-        write(rehearse(trainer, {**orders, "folder": str(folder)}, loader, given, folder, keep=lambda record: write(record, folder)),
-              folder)  # fmt: skip
+        orders = {**orders, "folder": str(folder)}
+        keep = partial(write, folder=folder)
+        write(rehearse(trainer, orders, loader, given, folder, keep=keep), folder)
     except Exception as error:
         message["failed"] = describe(error)
     verdict(message, orders)
