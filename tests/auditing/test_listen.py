@@ -41,7 +41,7 @@ class Parent:
     ) -> dict[str, Any]:
         folder = self.folder / f"{group}-{rank}"
         if recorded:
-            write(Record({"rank": rank}), folder)
+            write(Record({"rank": rank, "batches": []}), folder)
         return {"folder": str(folder), "rank": rank, "expected": expected, "group": ["", group], **others}
 
 

@@ -74,7 +74,7 @@ def _written(settings: dict[str, Any], finding: Finding, new: str, old: str | No
 def _levels(path: Path) -> dict[str, int]:
     """Each rule that fires at all, and how badly."""
     found: dict[str, int] = {}
-    for finding in of_settings(read_config(path), RunSpec()):
+    for finding in of_settings(read_config(path), RunSpec()).findings:
         found[finding.rule] = max(found.get(finding.rule, 0), RANK[finding.severity])
     return found
 
@@ -85,7 +85,7 @@ def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path
     path = lay_out(example, tmp_path)
     before = _levels(path)
     settings = yaml.safe_load(path.read_text())
-    finding = next(f for f in of_settings(read_config(path), RunSpec()) if f.rule == rule.name())
+    finding = next(f for f in of_settings(read_config(path), RunSpec()).findings if f.rule == rule.name())
     tried = 0
     for alternative in re.split(r", or |; before ", finding.remedy):
         if (done := _followed(settings, finding, alternative)) is None:

@@ -16,6 +16,7 @@ def test_lines_are_named_without_the_folder_of_the_package(tmp_path: Path) -> No
     here, console = Path.cwd(), Console(file=StringIO(), record=True, width=100)
     assert _check(BROKEN, broken_tokenizer(tmp_path / "tokenizer"), console).failed()
     said = console.export_text()
-    assert f"--> {BROKEN.name}:18" in said
+    assert "role-alias-dropped: 6 of 212 rows" in said
+    assert len(said.splitlines()) < 24, "it fits a screen"
     assert str(BROKEN.parent) not in said
     assert Path.cwd() == here

@@ -54,7 +54,9 @@ RESULT = fields(
         "level": LEVEL,
         "message": fields({"text": TEXT}),
         "locations": {**listed(LOCATION), "minItems": 1},
-    }
+        "partialFingerprints": fields({"truetune/v1": {"type": "string", "pattern": "^[0-9a-f]{16}$"}}),
+    },
+    baselineState={"enum": ["new", "unchanged"]},
 )
 NOTIFICATION = fields({"level": LEVEL, "message": fields({"text": TEXT})}, associatedRule=fields({"id": TEXT}))
 INVOCATION = fields(

@@ -79,4 +79,6 @@ def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
 
 def test_data_without_a_tokenizer_are_not_dropped_in_silence() -> None:
     report = diagnose(RUNS / "healthy-sft-cosine.json", data=str(DATA))
-    assert dict(report.subjects[0].facts)["data not looked at"] == "name a tokenizer with -t"
+    missing = next(part for part in report.missing() if part.what == "the data")
+    assert missing.unlock == "name a tokenizer with -t"
+    assert report.exit_code() == 3

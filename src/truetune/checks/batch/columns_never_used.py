@@ -42,10 +42,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from truetune.auditing.audit import Audit, Sample
+from truetune.checks.batch.column_texts import is_held, is_prose, plain, stands_in, texts
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
@@ -55,12 +55,6 @@ WEIGHTS = frozenset(("weight", "weights", "loss_weight", "loss_weights", "sample
 QUIET = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
 RECOGNISED = 12
 """Characters of a text by which its row is recognised"""
-LONG, WORDS = 40, 6
-"""A text of so many characters and words is no id, source or date"""
-MEDIA = {"image": ("pixel", "image"), "video": ("pixel", "video"), "audio": ("audio", "input_features", "input_values")}
-"""Beginnings of columns of rows -> beginnings of the batch's keys that hold what stands in them"""
-BEGIN = 24
-MOSTLY = 0.8
 
 
 class ColumnsNeverUsed(BatchRule):
@@ -72,7 +66,7 @@ class ColumnsNeverUsed(BatchRule):
         unused = {} if config.get("is_encoder_decoder") else _unused(self.subject)
         for severity, telling in (("warning", True), ("info", False)):
             mine = {name: text for name, text in unused.items() if (name.lower() in TELLING) is telling}
-            mine = {name: text for name, text in mine.items() if telling or _is_prose(text)}
+            mine = {name: text for name, text in mine.items() if telling or is_prose(text)}
             if mine:
                 yield self.finding(
                     f"columns of the given rows whose text is in no batch: {name_list(mine)}",
@@ -96,28 +90,22 @@ def _unused(audit: Audit) -> dict[str, str]:
     lines: dict[tuple[int, int], list[str]] = {}
     for sample in audit.samples:
         if (row := _row(sample)) is not None:
-            lines.setdefault((sample.rank, row), []).append(_plain(sample.text(0, len(sample.ids))))
+            lines.setdefault((sample.rank, row), []).append(plain(sample.text(0, len(sample.ids))))
     seen = {re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0] for sample in audit.samples
             for i in set(sample.field[sample.field >= 0].tolist())}  # fmt: skip
-    texts: dict[str, str] = {}
+    first: dict[str, str] = {}
     for record in audit.records:
         for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):
             if mine := lines.get((int(record.facts["rank"]), number)):
-                for column, text in _texts(given):
-                    texts.setdefault(column, text)
-                    if column not in seen and any(_stands_in(text, line) for line in mine):
+                for column, text in texts(given):
+                    first.setdefault(column, text)
+                    if column not in seen and any(stands_in(text, line) for line in mine):
                         seen.add(column)
     keys = {name for record in audit.records for batch in record.batches for name in batch}
     return {
-        name: text for name, text in texts.items()
-        if name not in seen and name not in QUIET and not _is_held(name, keys)
+        name: text for name, text in first.items()
+        if name not in seen and name not in QUIET and not is_held(name, keys)
     }  # fmt: skip
-
-
-def _is_held(column: str, keys: Iterable[str]) -> bool:
-    """Does the batch hold this column's images, videos or sounds, as numbers?"""
-    held = [names for kind, names in MEDIA.items() if column.lower().startswith(kind)]
-    return any(key.startswith(names) for names in held for key in keys)
 
 
 def _row(sample: Sample) -> int | None:
@@ -127,35 +115,3 @@ def _row(sample: Sample) -> int | None:
         found[text.row] += len(text.text.strip())
     (row, length), *_ = found.most_common(1) or [(0, 0)]
     return row if length >= RECOGNISED else None
-
-
-def _texts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    return ((column, text) for column, value in row.items() for text in _strings(value))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """The texts in a column, without the roles of messages."""
-    if isinstance(value, str) and value.strip():
-        yield value
-    elif isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            if key not in ("role", "from"):
-                yield from _strings(item)
-
-
-def _stands_in(text: str, line: str) -> bool:
-    """Does the line begin to say it, or hold most of its words (a list or JSON is written anew)?"""
-    plain = _plain(text)
-    words = set(re.findall(r"\w{5,}", plain))
-    if plain[:BEGIN] in line:
-        return True
-    return len(words) > 1 and sum(word in line for word in words) >= MOSTLY * len(words)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _is_prose(text: str) -> bool:
-    return len(text) >= LONG and len(text.split()) >= WORDS

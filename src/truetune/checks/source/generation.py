@@ -11,9 +11,6 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
 
-TEXT_METHODS = frozenset(("format", "join", "strip", "replace", "lower", "read", "read_text", "format_map"))
-"""What gives one text, whatever it is called on"""
-
 
 class Encoded(NamedTuple):
     """The tokenizer call that ids come from."""
@@ -81,38 +78,6 @@ def pads(module: Module, call: Call) -> bool:
     """Does this call of a tokenizer pad? A single row is as long as the longest."""
     value = module.flow.value(call.keywords.get("padding"))
     return value is not UNKNOWN and value not in (None, False, "do_not_pad") and not pads_nothing(module, call)
-
-
-def one_prompt(module: Module, call: Call) -> bool:
-    """Is a tokenizer, or a chat template, certainly given one text or conversation? There is nothing to pad then."""
-    given = call.argument(0, "conversation" if call.method == "apply_chat_template" else "text")
-    if given is None and "images" in call.keywords:
-        return False
-    origins = module.flow.origins(given) if given is not None else ()
-    return bool(origins) and all(not origin.path and _is_one(module, origin.node) for origin in origins)
-
-
-def _is_one(module: Module, node: ast.AST) -> bool:
-    if isinstance(node, (ast.JoinedStr, ast.Constant)):
-        return True
-    if isinstance(node, ast.BinOp):
-        return _is_one(module, node.left) or _is_one(module, node.right)
-    if isinstance(node, (ast.List, ast.Tuple)):
-        turns = [item for item in node.elts if isinstance(item, ast.Dict) and _is_turn(item)]
-        alone = len(node.elts) == 1 and not isinstance(node.elts[0], (ast.Starred, ast.List))
-        return alone or (bool(turns) and len(turns) == len(node.elts))
-    if isinstance(node, ast.Call):
-        call = module.flow.call(node)
-        if call.method == "apply_chat_template":
-            return one_prompt(module, call)
-        named = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
-        return named or call.named("input", "str")
-    return False
-
-
-def _is_turn(node: ast.Dict) -> bool:
-    keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
-    return bool(keys & {"role", "from"})
 
 
 def _bare(node: ast.expr) -> ast.expr:

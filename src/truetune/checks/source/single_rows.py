@@ -85,7 +85,8 @@ def _returns_string(module: Module, call: Call) -> bool:
             conversation is not None
             and all(_is_conversation(module, origin) for origin in module.flow.origins(conversation))
         )
-    return call.method in TEXT_METHODS or call.named(*TEXT_FUNCTIONS)
+    of_text = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in TEXT_METHODS
+    return of_text or call.named(*TEXT_FUNCTIONS)
 
 
 def _is_conversation(module: Module, origin: Origin) -> bool:
