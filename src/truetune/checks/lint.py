@@ -124,11 +124,10 @@ def look_at(module: Module, spec: RunSpec) -> Look:
 
 def _trains(module: Module) -> bool:
     """Does it use a library that the rules know the calls of?"""
-    for node in module.nodes(ast.Import, ast.ImportFrom):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-        if any(name.partition(".")[0] in LIBRARIES for name in names):
-            return True
-    return any(module.methods("apply_chat_template"))
+    names = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
+    names += [node.module or "" for node in module.nodes(ast.ImportFrom)]
+    used = any(name.partition(".")[0] in LIBRARIES for name in names)
+    return used or any(module.methods("apply_chat_template"))
 
 
 def _unparsed(module: Module, spec: RunSpec) -> Judgement:
