@@ -430,7 +430,7 @@ def test_broken_lines_of_evaluation_data_end_no_check(tmp_path: Path) -> None:
     (missing,) = made.missing()
     assert (missing.what, missing.place) == ("1 broken line of the evaluation data", f"{held_out}:2")
     held_out.write_text("{\n")
-    with pytest.raises(DataError, match="held-out.jsonl:1"):
+    with pytest.raises(DataError, match=r"held-out\.jsonl:1"):
         looked_at(tmp_path, row(0) + "\n", eval_data=[str(held_out)])
 
 

@@ -79,8 +79,8 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     message = message_of(trainer, folder, number, os.getpid(), os.getppid())
     try:
         folder.mkdir()
-        write(rehearse(trainer, {**orders, "folder": str(folder)}, loader, given, folder, keep=lambda record: write(record, folder)),
-              folder)  # fmt: skip
+        orders_here = {**orders, "folder": str(folder)}
+        write(rehearse(trainer, orders_here, loader, given, folder, lambda record: write(record, folder)), folder)
     except Exception as error:
         message["failed"] = describe(error)
     verdict(message, orders)
