@@ -101,7 +101,7 @@ def asked(folder: Path, base: Path | None, tokenizer: Path | None = None, backen
 
 
 def named(found: Inquest) -> dict[str, Finding]:
-    return {finding.rule: finding for finding in causes_of(found, SPEC)}
+    return {finding.rule: finding for finding in causes_of(found, SPEC).findings}
 
 
 def test_a_sound_model_is_not_accused(home: Path, right: Path) -> None:

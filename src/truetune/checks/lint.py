@@ -133,9 +133,10 @@ def look_at(module: Module, spec: RunSpec) -> Look:
 
 def _trains(module: Module) -> bool:
     """Does it use a library that the rules know the calls of?"""
-    plain = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
-    names = [*plain, *(node.module or "" for node in module.nodes(ast.ImportFrom))]
-    return any(name.partition(".")[0] in LIBRARIES for name in names) or any(module.methods("apply_chat_template"))
+    names = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
+    names += [node.module or "" for node in module.nodes(ast.ImportFrom)]
+    used = any(name.partition(".")[0] in LIBRARIES for name in names)
+    return used or any(module.methods("apply_chat_template"))
 
 
 def _unparsed(module: Module, spec: RunSpec) -> Judgement:

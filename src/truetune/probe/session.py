@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +79,8 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     message = message_of(trainer, folder, number, os.getpid(), os.getppid())
     try:
         folder.mkdir()
-        orders = {**orders, "folder": str(folder)}
-        keep = partial(write, folder=folder)
-        write(rehearse(trainer, orders, loader, given, folder, keep=keep), folder)
+        orders_here = {**orders, "folder": str(folder)}
+        write(rehearse(trainer, orders_here, loader, given, folder, lambda record: write(record, folder)), folder)
     except Exception as error:
         message["failed"] = describe(error)
     verdict(message, orders)
