@@ -30,8 +30,8 @@ def truetune(*arguments: object, cwd: Path | None = None, **environment: str) ->
 def test_a_run_without_findings() -> None:
     done = truetune("check", DATA, "-t", TOKENIZER, "--max-length", 512)
     assert (done.returncode, done.stderr) == (0, "")
-    counts = r"^no findings, \d+ checks examined and fine, \d+ not judged \(-v lists them\) · 200 rows in"
-    assert re.search(counts, " ".join(done.stdout.split("\n")[3:5])), "in lines of 80 columns"
+    counts = r" no findings, \d+ checks examined and fine, \d+ not judged \(-v lists them\) · 200 rows in"
+    assert re.search(counts, " ".join(done.stdout.split()))
     assert "warning" not in done.stdout
     assert "\x1b" not in done.stdout
 

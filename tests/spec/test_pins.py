@@ -146,6 +146,6 @@ def test_settings_in_yaml_are_judged_by_the_requirements_beside_them(tmp_path: P
         "model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\nper_device_train_batch_size: 1\n"
     )
     spec = RunSpec(select=("setting-renamed",))
-    assert [f.severity for f in of_settings(read_config(path), spec)] == ["warning"]
+    assert [f.severity for f in of_settings(read_config(path), spec).findings] == ["warning"]
     (tmp_path / "requirements.txt").write_text("trl==0.15.2\n")
-    assert list(of_settings(read_config(path), spec)) == []
+    assert list(of_settings(read_config(path), spec).findings) == []

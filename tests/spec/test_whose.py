@@ -26,7 +26,7 @@ def found(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings))
     spec = RunSpec(select=("unknown-setting", "setting-renamed"))
-    return [(f.severity, f.message) for f in of_settings(read_config(path), spec)]
+    return [(f.severity, f.message) for f in of_settings(read_config(path), spec).findings]
 
 
 def test_every_script_of_trl_is_written_down() -> None:

@@ -76,9 +76,9 @@ def render_report(
     draw_more_of(report, console, verbose)
     _say(console, _wrapped(summary(report), console))
     if report.outcome == "findings" and not verbose and (learned or isinstance(report, AuditReport)):
-        _say(console, Text("figures by source and length: -v", style="dim"))
         if isinstance(report, AuditReport):
             audited.render_notes(report, console, verbose)
+        _say(console, Text("figures by source and length: -v", style="dim"))
         return
     if learned:
         _say(console)
