@@ -21,6 +21,7 @@ def is_held(column: str, keys: Iterable[str]) -> bool:
 
 
 def texts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(column, text) of each text in a row, also inside lists and objects."""
     return ((column, text) for column, value in row.items() for text in _strings(value))
 
 
@@ -45,8 +46,10 @@ def stands_in(text: str, line: str) -> bool:
 
 
 def plain(text: str) -> str:
+    """The text with single spaces."""
     return " ".join(text.split())
 
 
 def is_prose(text: str) -> bool:
+    """Is it long enough to be no id, source or date?"""
     return len(text) >= LONG and len(text.split()) >= WORDS
