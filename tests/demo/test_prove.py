@@ -59,5 +59,6 @@ def test_without_the_extra_the_demo_says_how_to_get_it(monkeypatch: pytest.Monke
     drawn = written.getvalue()
     assert "pip install 'truetune[train]'" in drawn
     assert "pad-is-stop-token" in drawn
-    assert "clean · 200 rows" in drawn
+    assert "no findings, " in drawn
+    assert "(-v lists them) · 200 rows in" in drawn
     assert "[<|im_end|>]" in drawn
