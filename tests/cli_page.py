@@ -24,8 +24,7 @@ def page() -> str:
         "## Exit codes\n\n0: judged, and no finding at or above `--fail-on` (error, where not said). 1: findings. "
         "2: usage or unreadable input, with one line on what and where. 3: something that was asked for could not be "
         "judged (`--allow-unjudged`: 0 instead); findings (1) win over it. 130: interrupted. 143: terminated. See "
-        "[verdicts](verdicts.md).\n\nWith `TRUETUNE_DEBUG=1` an input error shows its "
-        "traceback.\n"
+        "[verdicts](verdicts.md).\n\nWith `TRUETUNE_DEBUG=1` an input error shows its traceback.\n"
     )
     return "\n".join(parts)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 import pytest
@@ -60,5 +59,6 @@ def test_without_the_extra_the_demo_says_how_to_get_it(monkeypatch: pytest.Monke
     drawn = written.getvalue()
     assert "pip install 'truetune[train]'" in drawn
     assert "pad-is-stop-token" in drawn
-    assert re.search(r"no findings, \d+ checks examined and fine.* · 200 rows", drawn)
+    assert "no findings, " in drawn
+    assert "(-v lists them) · 200 rows in" in drawn
     assert "[<|im_end|>]" in drawn

@@ -102,14 +102,14 @@ def test_an_effect_that_is_rounded_away_fails(made: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_proof_that_fails_without_a_finding_is_not_clean(made: Path, tmp_path: Path) -> None:
+def test_a_proof_that_fails_without_a_finding_is_said_to_have_failed(made: Path, tmp_path: Path) -> None:
     done = merge(made / "lora", out=tmp_path / "m", prompts=1)
     assert done.proof is not None
     lost = merged_page(replace(done, proof=replace(done.proof, effect=0.0)))
     assert (lost["failed"], lost["findings"]) == (True, [])
-    for value, clean in ((lost, False), (merged_page(done), True)):
+    for value, fine in ((lost, False), (merged_page(done), True)):
         text = page_of(value)
-        assert ('class="clean"' in text, '<b class="amiss">failed</b>' in text) == (clean, not clean)
+        assert ('class="fine">no findings</b>' in text, '<b class="amiss">failed</b>' in text) == (fine, not fine)
 
 
 def test_the_same_merge_is_found_again(made: Path, tmp_path: Path) -> None:

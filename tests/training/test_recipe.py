@@ -80,7 +80,9 @@ def test_no_evaluation_without_rows_for_it(method: str) -> None:
 def test_what_is_chosen_passes_the_rules(method: str, adapter: bool) -> None:
     chosen = made(method, gpu=True, bf16=True, model="org/model", training={"lora": {}} if adapter else {})
     config = Config("truetune", "", "", chosen.spec, limit=chosen.max_length)
-    assert list(of_settings(config, chosen.spec).findings) == []
+    judged = of_settings(config, chosen.spec)
+    assert (judged.findings, [part for part in judged.not_judged if part.asked]) == ((), [])
+    assert judged.examined
 
 
 def test_every_choice_is_said_and_what_is_set_is_kept() -> None:

@@ -97,7 +97,9 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
 def test_the_rules_find_nothing_in_it(name: str, folder: Path) -> None:
     written(name)
     config = read_config("truetune.yaml")
-    assert list(of_settings(config, config.spec).findings) == []
+    judged = of_settings(config, config.spec)
+    assert (judged.findings, [part for part in judged.not_judged if part.asked]) == ((), [])
+    assert judged.examined
     assert (config.unknown, config.repeated, config.missing) == ((), (), ())
     assert not [note for note in plan(config).notes if "is set" in note]
 

@@ -12,7 +12,8 @@ from typing import Any
 from transformers import TrainerCallback
 
 from truetune.checks.findings import RANK, Finding
-from truetune.checks.watching import findings_of, news
+from truetune.checks.judgement import missing
+from truetune.checks.watching import judgement_of, news
 from truetune.data.atomic import write
 from truetune.errors import UsageError
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
@@ -216,7 +217,10 @@ class Watcher(TrainerCallback):
 
     def _judge(self, state: Any) -> None:
         """Say what is new, and see whether it ends the run."""
-        self.findings = findings_of(self.watched(state), self.spec)
+        judged = judgement_of(self.watched(state), self.spec)
+        self.findings = judged.findings
+        for part in missing(judged.not_judged):
+            self._note(f"not judged: {part}")
         fresh = news(self.findings, self._said)
         for finding in fresh:
             self.say(told(finding))
