@@ -492,7 +492,7 @@ def test_what_was_changed_in_our_own_folder_stays(
 
 def pairs_of_outputs() -> Iterator[tuple[str, str, str]]:
     """Each command with two parameters that name what it writes."""
-    written = [*FILES, *FOLDERS]
+    written = sorted({*FILES, *FOLDERS})  # in one order in each process of the tests
     for name in cli.commands.commands:
         named = [param for command, param in written if command == name]
         yield from ((name, one, other) for i, one in enumerate(named) for other in named[i + 1 :])

@@ -97,7 +97,7 @@ FAULTS = (
     Fault("take the prompt", "pair-prompt-not-shared", "qwen2.5-base", pair("Is the light house open?", f"Is the light house open? Yes.{EOS}", f"Is the light house open? No.{EOS}"), others=()),
     Fault("drop rows that are equal", "duplicate-rows", "qwen3", chat("Where is it?", "On the hill by the sea."), True),
     Fault("remove BOS", "render-then-retokenize-double-bos", "llama2-base", {"text": "<s>It is open.</s>"}, True, others=({"text": "It is near.</s>"},)),
-    Fault("remove the stop", "duplicate-eos", "llama2-base", {"text": "It is open.</s>"}, True, {"append_eos": True}, others=({"text": "It is near."},)),
+    Fault("remove the stop", "duplicate-eos", "llama2-base", {"text": "It is open.</s></s>"}, True, others=({"text": "It is near.</s>"},)),
     Fault("end both", "pair-side-not-terminated", "qwen2.5-base", pair("Is it open?\n", f"yes{EOS}", "no"), others=()),
     Fault("move the space", "boundary-token-merge", "gpt2", {"prompt": "Is it open? ", "completion": "it is open"}, True, {"append_eos": True}, others=()),
     Fault("end rows", "eos-not-appended-by-tokenizer", "gpt2", {"text": "It is open."}, True, others=({"text": "It is near.<|endoftext|>"},)),

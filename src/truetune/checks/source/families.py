@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,6 +19,10 @@ PLAIN = ("qwen", "deepseek", "gpt-oss", "gpt2", "phi-3", "phi-4", "smollm")
 
 WITH_BOS = ("llama", "mistral", "mixtral", "gemma", "ministral", "codellama", "vicuna")
 """Families whose tokenizers add BOS by themselves"""
+OWN_FOLDER = re.compile(
+    r"[./~]|(out|outputs?|results?|runs?|models?|checkpoints?|saves?|saved|merged|exp)[\w.-]*/", re.I
+)
+"""Beginnings of paths, which hub names of the form owner/name do not have"""
 NO_BOS = ("tinyllama", "zephyr")
 """Families whose tokenizers add BOS and whose templates write none: rendered text wants it added"""
 
@@ -29,9 +34,12 @@ def template_writes_no_bos(module: Module, tokenizer: ast.expr | None) -> bool:
 
 
 def adds_bos(module: Module, tokenizer: ast.expr | None) -> bool | None:
-    """Does this tokenizer add a BOS? False: its model's name is of no family that does; None: no name is in sight."""
+    """Does this tokenizer add a BOS? False: its name is of no family that does. None: there is no name, or it is
+    that of a folder."""
     names = _names(module, tokenizer)
-    return any(family in name.lower() for name in names for family in WITH_BOS) if names else None
+    if not names or any(OWN_FOLDER.match(name) for name in names):
+        return None
+    return any(family in name.lower() for name in names for family in WITH_BOS)
 
 
 def adds_nothing(module: Module, tokenizer: ast.expr | None) -> bool:
