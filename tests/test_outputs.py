@@ -30,12 +30,12 @@ from truetune.render.probes import chat
 READS = {
     *("paths", "tokenizer", "model", "template", "config", "eval_data", "base", "run", "data", "python", "against"),
     *("trained_on", "include", "adapter", "converter", "compare", "watch", "merged", "exported", "after", "path"),
-    *("target", "command", "settings", "config_file", "parser", "names", "rule", "shell"),
+    *("target", "command", "settings", "config_file", "parser", "names", "rule", "shell", "baseline"),
 }
 """Parameters that name what is read, or start it"""
 PLAIN = {
     *("FORMAT", "OURS=THEIRS", "NAME=JSON", "TEXT", "TOKENS", "RULE", "SECONDS", "N", "NAMES", "SHARE", "NAME", "SIZE"),
-    *("NAME=VALUE", "URL", "T", "P", "ADAPTER"),
+    *("NAME=VALUE", "URL", "T", "P", "ADAPTER", "N|all", "OURS=YOURS,..."),
 }
 """What stands for a parameter that names no path"""
 REPORTING = ("check", "diagnose", "doctor", "evaluate", "lint", "movement", "rehearse", "run", "sample", "serve-check")
@@ -43,6 +43,7 @@ DRAWING = (*REPORTING, "encode", "export", "ladder", "merge", "plan", "train")
 FILES = {
     **{(name, "html"): "html" for name in DRAWING},
     **{(name, "output"): "text" for name in REPORTING},
+    **{(name, "rows_out"): "rows" for name in REPORTING},
     **{("report", "output"): "html", ("sample", "save"): "jsonl", ("init", "file"): "yaml", ("init", "schema"): "json"},
     ("fix", "out"): "jsonl",
 }
@@ -177,11 +178,12 @@ def call(world: World, name: str, param: str, output: object, data: Path | None 
     return [name, *before, *words] if name in ("run", "rehearse") else [name, *words, *before]
 
 
-SUFFIX = {"html": ".html", "text": ".txt", "jsonl": ".jsonl", "yaml": ".yaml", "json": ".json"}
+SUFFIX = {"html": ".html", "text": ".txt", "rows": ".jsonl", "jsonl": ".jsonl", "yaml": ".yaml", "json": ".json"}
 LOOKALIKES = {
     "html": '<!doctype html><html><body id="data">all that truetune says</body></html>',
     "text": "notes on truetune 0.1.0\n",
     "jsonl": '{"file": "a", "line": 1, "answer": "mine"}\n',
+    "rows": '{"file": "a", "line": 1, "row": 0, "findings": "mine"}\n',
     "yaml": "model: mine\n",
     "json": '{"mine": 1, "schema": "truetune.report/1", "truetune": "0.1.0"}',
 }
@@ -492,7 +494,7 @@ def test_what_was_changed_in_our_own_folder_stays(
 
 def pairs_of_outputs() -> Iterator[tuple[str, str, str]]:
     """Each command with two parameters that name what it writes."""
-    written = sorted({*FILES, *FOLDERS})  # in one order in each process of the tests
+    written = [*FILES, *sorted(FOLDERS)]  # in one order in each process of the tests
     for name in cli.commands.commands:
         named = [param for command, param in written if command == name]
         yield from ((name, one, other) for i, one in enumerate(named) for other in named[i + 1 :])

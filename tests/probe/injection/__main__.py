@@ -1,6 +1,6 @@
-"""Runs the whole table of the injector: `python -m tests.probe.injection [--only WORD] [--write]`, from the root.
+"""Runs the whole table of the injector: `python -m tests.probe.injection [--only WORD] [--missing] [--write]`.
 
-With `--only` the other rows of the table stay as they are.
+From the root. With `--only`, or `--missing` (functions without a row), the other rows of the table stay as they are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ Written by `python -m tests.probe.injection --write`. Each function that can run
 
 def main() -> int:
     word = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    wanted = [f for f in functions() if word in f"{f.module}.{f.name}"]
+    before = read_table(TABLE.read_text())
+    is_new = "--missing" in sys.argv
+    wanted = [f for f in functions() if word in (name := f"{f.module}.{f.name}") and not (is_new and name in before)]
     wanted.sort(key=lambda function: function.module not in OWN)
     free: SimpleQueue[Injector] = SimpleQueue()
     injectors = [Injector(Path(tempfile.mkdtemp(prefix="injection-"))) for _ in range(SERVERS)]
@@ -56,8 +58,8 @@ def main() -> int:
     for injector in injectors:
         injector.close()
     if "--write" in sys.argv:
-        before = read_table(TABLE.read_text()) if word else {}
-        TABLE.write_text("\n".join([HEAD, *lines(before | cells_of(found))]) + "\n")
+        kept = before if word or is_new else {}
+        TABLE.write_text("\n".join([HEAD, *lines(kept | cells_of(found))]) + "\n")
     return sum(not outcome.same for outcome in found if outcome.function and not outcome.function.is_boundary)
 
 
