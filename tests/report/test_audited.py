@@ -125,6 +125,7 @@ def test_the_terminal_shows_all_of_it(report: AuditReport) -> None:
 def test_figures_are_last_and_folded_where_there_are_findings(report: AuditReport) -> None:
     short, whole = as_text(report), as_text(report, verbose=True)
     assert "tokens by source" not in short
+    assert "\nnote: How many figs?\n" in short, "notes are never folded"
     assert short.endswith("figures by source and length: -v\n")
     order = [
         whole.index(part) for part in ("the loss is on", "error[TT001]", "4 lines in", "tokens by source", "canary in")

@@ -573,7 +573,7 @@ def test_it_works_in_the_frame_of_a_notebook(see: Open, broken: DataReport) -> N
     expect(frame.locator(".t:focus")).to_have_count(1)
     frame.get_by_role("button", name="copy link").click()
     expect(frame.locator(".said")).not_to_be_empty()
-    frame.get_by_role("link", name="Verdict").click()
+    frame.get_by_role("link", name="Verdict", exact=True).click()
     frame.get_by_role("button", name="Light or dark").click()
     parent = "(() => { try { return parent.document.title; } catch { return 'refused'; } })()"
     assert outer.frames[1].evaluate(parent) == "refused"
