@@ -19,7 +19,8 @@ from truetune.fixing.edits import (
     repeated_keys,
     spelled_at,
 )
-from truetune.parsing.json_reader import RowDecoder, replace_surrogates
+from truetune.parsing.json_reader import RowDecoder, parse_json, replace_surrogates
+from truetune.parsing.limits import ROW
 
 
 class Reading(NamedTuple):
@@ -67,7 +68,7 @@ class JsonBody:
 
     @cached_property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.text)
+        found: dict[str, Any] = parse_json(self.text, ROW, surrogates="keep", exact_integers=True)
         return found
 
     def read(self) -> Reading:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from truetune.fixing.json_source import Member, Node, parse_source, respelled
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import ROW
 
 Path = tuple[str | int, ...]
 _AFTER_COLON = re.compile(r'":([ \t]*)')
@@ -115,7 +117,7 @@ def value_at(value: Any, path: Path) -> Any:
     for step in path:
         if isinstance(value, str):
             try:
-                value = json.loads(value)
+                value = parse_json(value, ROW, surrogates="keep", exact_integers=True)
             except ValueError:
                 return None
         if isinstance(step, str):
@@ -149,7 +151,20 @@ def _repeated(text: str, node: Node, path: Path) -> Iterator[tuple[Path, str, bo
         by_key.setdefault(member.key, []).append(member.value)
     for key, values in by_key.items():
         if len(values) > 1:
-            yield path, key, len({json.dumps(json.loads(text[v.start : v.end]), sort_keys=True) for v in values}) > 1
+            yield (
+                path,
+                key,
+                len(
+                    {
+                        json.dumps(
+                            parse_json(text[v.start : v.end], ROW, surrogates="keep", exact_integers=True),
+                            sort_keys=True,
+                        )
+                        for v in values
+                    }
+                )
+                > 1,
+            )
         yield from _repeated(text, values[-1], (*path, key))
     for index, item in enumerate(node.items or ()):
         yield from _repeated(text, item, (*path, index))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from truetune.data.columns import ALIASES
 from truetune.data.messages import FUNCTION_CALL
 from truetune.fixing.edits import Path
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import ROW
 
 OF_MESSAGES = ("messages", "conversations", "prompt", "completion", "chosen", "rejected", "instruction")
 """truetune's names of columns that may hold messages"""
@@ -65,7 +66,7 @@ def loaded(value: Any) -> Any:
     """A list or object that stands as JSON text, as the reader takes it; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
-            return json.loads(value)
+            return parse_json(value, ROW, surrogates="keep", exact_integers=True)
         except ValueError:
             return value
     return value

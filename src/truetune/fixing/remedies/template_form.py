@@ -18,6 +18,8 @@ from truetune.fixing.edits import Edit, Put
 from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
 from truetune.fixing.turns import Turn, loaded
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import ROW
 
 ID_LENGTH = 9
 """Mistral's templates take ids of nine letters and digits, and no others."""
@@ -145,7 +147,7 @@ def objects_of(turn: Turn) -> Iterator[Put]:
     """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
     for path, call in turn.calls:
         if (text := object_text(call.get("arguments"))) is not None:
-            yield Put((*path, "arguments"), json.loads(text), text)
+            yield Put((*path, "arguments"), parse_json(text, ROW, surrogates="keep", exact_integers=True), text)
 
 
 def object_text(value: Any) -> str | None:
@@ -154,7 +156,7 @@ def object_text(value: Any) -> str | None:
         if not isinstance(value, str):
             return None
         try:
-            found = json.loads(value)
+            found = parse_json(value, ROW, surrogates="keep", exact_integers=True)
         except ValueError:
             return None
         if isinstance(found, dict):
@@ -164,7 +166,11 @@ def object_text(value: Any) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    return json.dumps(json.loads(text), ensure_ascii=False) if "\n" in text else text
+    return (
+        json.dumps(parse_json(text, ROW, surrogates="keep", exact_integers=True), ensure_ascii=False)
+        if "\n" in text
+        else text
+    )
 
 
 def _id_at(turn: Turn, index: int) -> Any:
