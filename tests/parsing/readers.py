@@ -77,6 +77,13 @@ def _kind(path: Path) -> Any:
     return recognise(path)
 
 
+def _fixed(path: Path) -> Any:
+    from truetune.fixing.run import fix
+    from truetune.spec.run import RunSpec
+
+    return fix(RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True)
+
+
 def _columns(path: Path) -> Any:
     from truetune.spec.stacks.columns import columns
 
@@ -250,6 +257,9 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
         "data.stretches": [Reader("s.jsonl", LINES, _scan)],
+        "fixing.pieces": [Reader("f.jsonl", LINES, _fixed), Reader("f.json", array, _fixed),
+                          Reader("f.csv", header, _fixed), Reader("f.jsonl.gz", compressed("gz", LINES), _fixed)],
+        "fixing.tables": [Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")],
         "spec.files": [Reader("truetune.yaml", SETTINGS, _settings),
                        Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings)],
         "spec.located": [Reader("c.yaml", b"base_model: x\ndatasets:\n  - {path: a, type: chat_template}\n", _config),
@@ -287,7 +297,19 @@ def of_others() -> dict[str, list[Reader]]:
 SWALLOWS = "what can't be read is no answer there, and its reader of files is that of another module that is fed"
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
+OF_A_ROW = "text inside of a row that fixing.pieces has read, which is fed"
 OWN = {
+    "fixing.body": OF_A_ROW,
+    "fixing.edits": OF_A_ROW,
+    "fixing.json_source": OF_A_ROW,
+    "fixing.remedies.template_form": OF_A_ROW,
+    "fixing.turns": OF_A_ROW,
+    "fixing.diff": "a bound alone",
+    "fixing.outputs": TELLS,
+    "fixing.run": "what a broken stream raises, by name",
+    "data.output_folder": TELLS,
+    "checks.source.families": SWALLOWS,
+    "spec.pins": SWALLOWS,
     "encoding.entry": TELLS,
     "encoding.layout": TELLS,
     "encoding.objects": TELLS,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from truetune.demo import TOKENIZER
-from truetune.errors import TokenizerError
 from truetune.render.panics import panic_text_withheld
-from truetune.render.tokenizer import load
 
 
 class PanicException(BaseException):
@@ -25,7 +25,9 @@ def write_and_raise(text: bytes, error: BaseException) -> None:
         raise error
 
 
-alone = pytest.mark.skipif(threading.active_count() > 1, reason="nothing is redirected in a process of several threads")
+def alone(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own: that of the tests may have several threads, and then nothing is redirected."""
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture
@@ -37,24 +39,47 @@ def panicking(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@alone
-def test_a_panic_is_one_error_without_the_text_of_rust(panicking: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer.json: the library `tokenizers` failed: index out of bounds"):
-        load(str(panicking))
-    assert capfd.readouterr().err == ""
+LOADS = """
+import sys
+from truetune.errors import TokenizerError
+from truetune.render.tokenizer import load
+try:
+    load(sys.argv[1])
+except TokenizerError as error:
+    print(error)
+"""
+WRITES = """
+import os
+from truetune.render.panics import panic_text_withheld
+
+class PanicException(BaseException):
+    pass
+
+def write_and_raise(text, error):
+    try:
+        with panic_text_withheld():
+            os.write(2, text)
+            raise error
+    except BaseException as raised:
+        assert raised is error
+
+with panic_text_withheld():
+    os.write(2, b"a warning\\n")
+write_and_raise(b"an error\\n", ValueError("x"))
+write_and_raise(b"thread panicked\\n", PanicException())
+os.write(2, b"afterwards\\n")
+"""
 
 
-@alone
-def test_what_others_write_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    with panic_text_withheld():
-        os.write(2, b"a warning\n")
-    with pytest.raises(ValueError, match="x"):
-        write_and_raise(b"an error\n", ValueError("x"))
-    assert capfd.readouterr().err == "a warning\nan error\n"
-    with pytest.raises(PanicException):
-        write_and_raise(b"thread panicked\n", PanicException())
-    os.write(2, b"afterwards\n")
-    assert capfd.readouterr().err == "afterwards\n"
+def test_a_panic_is_one_error_without_the_text_of_rust(panicking: Path) -> None:
+    done = alone(LOADS, str(panicking))
+    assert "tokenizer.json: the library `tokenizers` failed: index out of bounds" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_others_write_is_shown() -> None:
+    done = alone(WRITES)
+    assert (done.returncode, done.stderr) == (0, "a warning\nan error\nafterwards\n")
 
 
 def test_nothing_is_redirected_beside_another_thread(capfd: pytest.CaptureFixture[str]) -> None:

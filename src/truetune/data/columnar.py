@@ -66,6 +66,10 @@ def readable(source: Source) -> Iterator[None]:
     except (arrow.ArrowException, UnicodeDecodeError, InputLimitError) as error:
         kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
         raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
+    except OSError as error:
+        if error.errno is not None:  # the system's own, of a disk or a store
+            raise
+        raise DataError(f"{source.path}: {error}; is the file whole?") from None
     except MemoryError:
         raise DataError(f"{source.path}: speaks of more bytes than there is memory; is the file whole?") from None
 

@@ -29,6 +29,10 @@ class EvaluationReport(Report):
     notes: tuple[str, ...] = ()
     """What was asked for and not done, and what a reader should know"""
 
+    def lacks(self) -> bool:
+        """Tasks of lm-eval judge by themselves: no rule is about them."""
+        return bool(self.missing()) or (self.tasks is None and super().lacks())
+
     def more(self) -> dict[str, Any]:
         parts = {"rows": self.evaluated, "answers": self.metrics, "lm_eval": self.tasks}
         return {

@@ -15,6 +15,7 @@ from truetune.data.records import BOM, Record, is_array, lines, records
 from truetune.errors import DataError
 from truetune.fixing.body import CsvBody, JsonBody
 from truetune.fixing.csv_cells import delimiter_of
+from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.files import too_long
 from truetune.parsing.limits import ROW
 
@@ -55,10 +56,14 @@ class _Lines:
 
 def pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of an open JSON, JSONL or CSV file, in order. Raises DataError."""
-    if source.kind == "jsonl" and not is_array(source.path, raw):
-        yield from _of_lines(source, raw)
-    else:
-        yield from _by_offset(source, raw)
+    try:
+        if source.kind == "jsonl" and not is_array(source.path, raw):
+            yield from _of_lines(source, raw)
+        else:
+            yield from _by_offset(source, raw)
+    except UNREADABLE as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
 def is_lines(source: Source) -> bool:

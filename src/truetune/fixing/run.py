@@ -29,6 +29,7 @@ from truetune.fixing.outputs import ChangeLog, changes_path, check_outputs, chec
 from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, problems_of
 from truetune.fixing.tables import fix_table, table_writer
 from truetune.fixing.text_files import fix_text
+from truetune.parsing.decompression import BROKEN_STREAM
 from truetune.spec.run import RunSpec
 
 TABLES = ("parquet", "arrow")
@@ -106,11 +107,14 @@ def fix(
     if target is not None:
         check_same_kind(Path(str(source.path)), target)
         check_outputs(target, _inputs(spec))
-    return with_proof(
-        lambda only_reference: _Run(
-            spec, source, chosen, target, unsafe=unsafe, diff=diff, progress=progress, only_reference=only_reference
-        )()
-    )
+    try:
+        return with_proof(
+            lambda only_reference: _Run(
+                spec, source, chosen, target, unsafe=unsafe, diff=diff, progress=progress, only_reference=only_reference
+            )()
+        )
+    except BROKEN_STREAM as error:
+        raise DataError(f"{source.path}: {error}; is the file whole?") from None
 
 
 def _source(spec: RunSpec) -> Source:

@@ -24,7 +24,9 @@ CHUNK = 1 << 17
 ZST_CHUNK = 1 << 11
 """Compressed bytes given to Zstandard at once. Four bytes may unpack to 128 KiB and its reader has no bound on what it
 returns, so one piece yields 64 MiB at most."""
-UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+BROKEN_STREAM = (EOFError, zlib.error, lzma.LZMAError)
+"""What nothing but a broken stream raises"""
+UNREADABLE = (OSError, *BROKEN_STREAM)
 """What reading a broken stream raises; a bomb is an OSError."""
 
 

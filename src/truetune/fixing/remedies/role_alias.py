@@ -48,7 +48,7 @@ class RenameRoles(ProblemRemedy):
     def _edits(self, row: RowView, turn: Turn) -> Iterator[Edit]:
         key, name = turn.role_key, turn.role
         known = SHAREGPT if key == "from" else ROLES
-        if key is None or name in known or name == "function_call":
+        if key is None or not isinstance(name, str) or name in known or name == "function_call":
             return
         meant = role_meant(name)
         if meant is None:
