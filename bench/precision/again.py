@@ -1,6 +1,8 @@
 """What a tree makes of the judged findings, on files that were fetched again.
 
-The files lie in a folder as KIND/OWNER+NAME/PATH, at the commits that the judgements name.
+The files lie in a folder as KIND/OWNER+NAME/PATH, at the commits that the judgements name. Rules read which release a
+project asks for from its requirement files, up to a folder that looks like the project's root: lay these files and an
+empty `.git` into KIND/OWNER+NAME too, or findings that the project's own pins rule out are reported all the same.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from click.testing import CliRunner
 
-from bench.precision.judged import FINDINGS, JudgedFinding, Kind, State, findings
+from bench.precision.judged import JudgedFinding, JudgedSet, Kind, State
 from truetune.cli import commands
 from truetune.errors import TruetuneError
 from truetune.source.walk import SKIPPED
@@ -27,33 +29,51 @@ class Report(NamedTuple):
     message: str
 
 
-COMMANDS: dict[Kind, str] = {"scripts": "lint", "notebooks": "lint", "configs": "check", "logs": "diagnose"}
+COMMANDS: dict[Kind, str] = {
+    "scripts": "lint",
+    "notebooks": "lint",
+    "configs": "check",
+    "logs": "diagnose",
+    "data": "check",
+    "tokenizers": "check",
+}
 FIRST = 40
 """Characters of a message that must be the same; figures and lists stand further on"""
 
 
-def report_again(corpus: Path) -> list[JudgedFinding]:
+def report_again(judged_set: JudgedSet, corpus: Path, tokenizer: Path | None = None) -> list[JudgedFinding]:
     """The judgements, with `now` as of this tree; files that it leaves out of folders have no findings.
 
-    Raises FileNotFoundError where a judged file is not in the folder, and whatever a command fails with: a file that
-    it refuses has no findings, one on which it breaks is not judged.
+    Args:
+        judged_set: The judgements.
+        corpus: The folder with the judged files.
+        tokenizer: The tokenizer's folder for the checks of data; None leaves the judgements on data as they are.
+
+    Raises:
+        FileNotFoundError: a judged file is not in the folder.
+        Exception: whatever a command fails with. A file that it refuses has no findings; one on which it breaks is not
+            judged.
     """
-    said: dict[Path, list[Report]] = {}
+    reports: dict[Path, list[Report]] = {}
     judged: list[JudgedFinding] = []
-    for finding in findings():
+    for finding in judged_set.findings():
+        if finding.kind == "data" and tokenizer is None:
+            judged.append(finding)
+            continue
         path = corpus / finding.kind / finding.repository.replace("/", "+", 1) / finding.path
-        if not path.is_file():
+        if not path.exists():
             raise FileNotFoundError(f"{path}: fetch {finding.repository} at {finding.commit} and lay the file there")
-        if path not in said:
+        if path not in reports:
             left_out = SKIPPED.intersection(Path(finding.path).parts)
-            said[path] = [] if left_out else _reported(COMMANDS[finding.kind], path)
-        judged.append(replace(finding, now=_state(finding, said[path])))
+            reports[path] = [] if left_out else _report_on(finding.kind, path, tokenizer)
+        judged.append(replace(finding, now=_state(finding, reports[path])))
     return judged
 
 
-def keep(judged: list[JudgedFinding]) -> None:
+def keep(judged_set: JudgedSet, judged: list[JudgedFinding]) -> None:
     """Write the judgements in the place of those that were kept."""
-    FINDINGS.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in judged), "utf-8")
+    lines = [json.dumps(asdict(finding), ensure_ascii=False) + "\n" for finding in judged]
+    judged_set.findings_file.write_text("".join(lines), "utf-8")
 
 
 def _state(finding: JudgedFinding, reported: list[Report]) -> State:
@@ -64,9 +84,10 @@ def _state(finding: JudgedFinding, reported: list[Report]) -> State:
     return "same" if kept in there else "changed"
 
 
-def _reported(command: str, path: Path) -> list[Report]:
+def _report_on(kind: Kind, path: Path, tokenizer: Path | None) -> list[Report]:
     """The findings of a file; none where the command refused it."""
-    result = CliRunner().invoke(commands, [command, "--format", "json", str(path)])
+    options = ["--tokenizer", str(tokenizer)] if kind == "data" else []
+    result = CliRunner().invoke(commands, [COMMANDS[kind], "--format", "json", *options, str(path)])
     if isinstance(result.exception, TruetuneError):
         return []
     if result.exception is not None and not isinstance(result.exception, SystemExit):

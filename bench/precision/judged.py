@@ -1,4 +1,8 @@
-"""The judgements: findings of one run over public files, read beside the code, and files that no rule spoke of."""
+"""The judgements: findings over public files, read beside the code, and files that no rule reported on.
+
+There are two sets. Rules were corrected by what was judged in `DEVELOPMENT`. The repositories of `HELD_OUT` are others,
+judged by another reader before any rule was corrected by them: nobody had tuned rules to its files.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 FOLDER = Path(__file__).parent
-FINDINGS = FOLDER / "findings.jsonl"
-SILENT = FOLDER / "silent.jsonl"
 
-Kind = Literal["scripts", "notebooks", "configs", "logs"]
+Kind = Literal["scripts", "notebooks", "configs", "logs", "data", "tokenizers"]
 Verdict = Literal["true", "pedantic", "false"]
 State = Literal["same", "changed", "gone"]
-KINDS: tuple[Kind, ...] = ("scripts", "notebooks", "configs", "logs")
+SOURCES_AND_RUNS: tuple[Kind, ...] = ("scripts", "notebooks", "configs", "logs")
 VERDICTS: tuple[Verdict, ...] = ("true", "pedantic", "false")
 
 
@@ -55,15 +57,36 @@ class SilentFile:
 Record = TypeVar("Record", JudgedFinding, SilentFile)
 
 
-def findings() -> list[JudgedFinding]:
-    """The judged findings, in the order in which they were drawn."""
-    return _read(FINDINGS, JudgedFinding)
+@dataclass(frozen=True)
+class JudgedSet:
+    """The judgements over one set of public repositories.
 
+    `marker` names the place of its tables in docs/bench.md; `kinds` are the kinds of its files, in the table's order.
+    """
 
-def silent_files() -> list[SilentFile]:
-    """The files without a finding that were read."""
-    return _read(SILENT, SilentFile)
+    marker: str
+    findings_file: Path
+    silent_file: Path
+    kinds: tuple[Kind, ...]
+
+    def findings(self) -> list[JudgedFinding]:
+        """The judged findings, in the order in which they were drawn."""
+        return _read(self.findings_file, JudgedFinding)
+
+    def silent_files(self) -> list[SilentFile]:
+        """The files without a finding that were read."""
+        return _read(self.silent_file, SilentFile)
 
 
 def _read(path: Path, record: type[Record]) -> list[Record]:
     return [record(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+
+
+DEVELOPMENT = JudgedSet("precision", FOLDER / "findings.jsonl", FOLDER / "silent.jsonl", SOURCES_AND_RUNS)
+HELD_OUT = JudgedSet(
+    "precision held out",
+    FOLDER / "held_out.jsonl",
+    FOLDER / "held_out_silent.jsonl",
+    (*SOURCES_AND_RUNS, "data", "tokenizers"),
+)
+SETS = (DEVELOPMENT, HELD_OUT)

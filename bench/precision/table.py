@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench.precision.judged import KINDS, VERDICTS, JudgedFinding, State, Verdict, findings, silent_files
+from bench.precision.judged import SETS, VERDICTS, JudgedFinding, JudgedSet, Kind, SilentFile, State, Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
-BEGIN, END = "<!-- precision -->\n", "<!-- /precision -->"
 
 
-def tables() -> str:
-    """Both tables and the sentence on silent files, as they stand in docs/bench.md."""
-    judged = findings()
-    return "\n".join((_by_kind(judged), _by_rule(judged), _silence()))
+def tables(judged_set: JudgedSet) -> str:
+    """Both tables of a set and the sentence on silent files, as they stand in docs/bench.md."""
+    judged = judged_set.findings()
+    return "\n".join((_by_kind(judged, judged_set.kinds), _by_rule(judged), _silence(judged_set.silent_files())))
 
 
 def by_rule(judged: Iterable[JudgedFinding]) -> dict[str, Counter[Verdict]]:
@@ -26,26 +25,35 @@ def by_rule(judged: Iterable[JudgedFinding]) -> dict[str, Counter[Verdict]]:
     return counts
 
 
-def section_of(text: str) -> str:
-    """What a page holds between the markers."""
-    _, _, rest = text.partition(BEGIN)
-    inside, _, _ = rest.partition(END)
+def section_of(text: str, judged_set: JudgedSet) -> str:
+    """What a page holds between the markers of a set."""
+    begin, end = _markers(judged_set)
+    _, _, rest = text.partition(begin)
+    inside, _, _ = rest.partition(end)
     return inside
 
 
 def write_page() -> None:
-    """Put the tables between the markers of docs/bench.md."""
-    before, begin, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    PAGE.write_text(f"{before}{begin}{tables()}{end}{after}", encoding="utf-8")
+    """Put the tables of every set between its markers in docs/bench.md."""
+    text = PAGE.read_text("utf-8")
+    for judged_set in SETS:
+        begin, end = _markers(judged_set)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}{tables(judged_set)}{end}{after}"
+    PAGE.write_text(text, encoding="utf-8")
 
 
-def _by_kind(judged: Sequence[JudgedFinding]) -> str:
+def _markers(judged_set: JudgedSet) -> tuple[str, str]:
+    return f"<!-- {judged_set.marker} -->\n", f"<!-- /{judged_set.marker} -->"
+
+
+def _by_kind(judged: Sequence[JudgedFinding], kinds: Sequence[Kind]) -> str:
     lines = [
         "| kind | findings | true | pedantic | false | reported as before | otherwise |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    lines.extend(_kind_line(kind, [finding for finding in judged if finding.kind == kind]) for kind in KINDS)
+    lines.extend(_kind_line(kind, [finding for finding in judged if finding.kind == kind]) for kind in kinds)
     lines.append(_kind_line("all", judged))
     return "\n".join(lines) + "\n"
 
@@ -70,8 +78,7 @@ def _by_rule(judged: Sequence[JudgedFinding]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _silence() -> str:
-    files = silent_files()
+def _silence(files: Sequence[SilentFile]) -> str:
     missed = [file for file in files if file.missed is not None]
     return f"Of {len(files)} files without a finding, {len(missed)} had a fault that should have been found.\n"
 

@@ -1,0 +1,1 @@
+"""Answers with labels by hand, for `bench.judge_answers`."""
