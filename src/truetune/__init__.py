@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     from truetune.callback import AuditCallback as AuditCallback
     from truetune.checks.audit import AuditReport as AuditReport
     from truetune.checks.findings import Finding as Finding
+    from truetune.checks.guard import guard as guard
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.report import DataReport as DataReport
     from truetune.checks.report import Report as Report
+    from truetune.data.predictions import Prediction as Prediction
     from truetune.encoding.run import Encoded as Encoded
     from truetune.evaluation.evaluated_report import EvaluationReport as EvaluationReport
+    from truetune.evaluation.own_loop import Generator as Generator
+    from truetune.evaluation.own_loop import PredictionWriter as PredictionWriter
+    from truetune.evaluation.own_loop import Scorer as Scorer
     from truetune.evaluation.report import SampleReport as SampleReport
+    from truetune.evaluation.score import ScoreReport as ScoreReport
+    from truetune.evaluation.score import score as score
+    from truetune.fixing.run import Fixed as Fixed
     from truetune.generation.backends.opening import Options as Options
     from truetune.memory.plan import Plan as Plan
     from truetune.rehearsal.report import RehearsalReport as RehearsalReport
@@ -33,21 +41,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "EvaluationReport", "Finding", "Ladder", "LintReport"),
-    *(
-        "Listener",
-        "Options",
-        "Plan",
-        "RehearsalReport",
-        "Report",
-        "RunSpec",
-        "SampleReport",
-        "ServiceReport",
-        "Trained",
-        "View",
-    ),
-    *("__version__", "audit", "check", "diagnose", "encode", "evaluate", "ladder", "lint", "plan", "rehearse"),
-    *("sample", "serve_check", "train", "view"),
+    *("AuditCallback", "AuditReport", "DataReport", "Encoded", "EvaluationReport", "Finding", "Fixed", "Ladder"),
+    *("Generator", "LintReport", "Listener", "Options", "Plan", "Prediction", "PredictionWriter", "RehearsalReport"),
+    *("Report", "RunSpec", "SampleReport", "ScoreReport", "Scorer", "ServiceReport", "Trained", "View"),
+    *("__version__", "audit", "check", "diagnose", "encode", "evaluate", "fix", "guard", "ladder", "lint", "plan"),
+    *("rehearse", "sample", "score", "serve_check", "train", "view"),
 ]
 
 _HOMES = {
@@ -57,18 +55,26 @@ _HOMES = {
     "Encoded": "truetune.encoding.run",
     "EvaluationReport": "truetune.evaluation.evaluated_report",
     "Finding": "truetune.checks.findings",
+    "Fixed": "truetune.fixing.run",
+    "Generator": "truetune.evaluation.own_loop",
     "Ladder": "truetune.serving.ladder",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.listen",
     "Options": "truetune.generation.backends.opening",
     "Plan": "truetune.memory.plan",
+    "Prediction": "truetune.data.predictions",
+    "PredictionWriter": "truetune.evaluation.own_loop",
     "RehearsalReport": "truetune.rehearsal.report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
     "SampleReport": "truetune.evaluation.report",
+    "ScoreReport": "truetune.evaluation.score",
+    "Scorer": "truetune.evaluation.own_loop",
     "ServiceReport": "truetune.serving.report",
     "Trained": "truetune.training.run",
     "View": "truetune.viewing.view",
+    "guard": "truetune.checks.guard",
+    "score": "truetune.evaluation.score",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -90,16 +96,50 @@ def check(
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
     from truetune.checks.look import look
+    from truetune.fixing.tried_edits import with_tried_edits
     from truetune.spec.files import spec_of
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
     spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.check")
-    return look(paths, spec, base=None if base is None else fspath(base))
+    return with_tried_edits(look(paths, spec, base=None if base is None else fspath(base)))
+
+
+def fix(
+    data: Paths,
+    tokenizer: str | PathLike[str] | None = None,
+    output: str | PathLike[str] | None = None,
+    *,
+    unsafe: bool = False,
+    diff: bool = False,
+    **settings: Any,
+) -> Fixed:
+    """Fix the rows of a file as far as that is mechanical, into a new file; each change is proved and recorded.
+
+    `data` is one file of rows. Without a `tokenizer` only what needs no chat template is fixed. `output` is the file
+    that is written, in the format of `data`, and beside it `output`.changes.jsonl has each change; where None, nothing
+    is written, and the result says what would be done. `unsafe` makes those changes too that may alter what rows mean,
+    and drops rows. With `diff` nothing is written, and the result's `diff` is a unified diff. `settings` are select,
+    ignore, eval_data, allow_unjudged and the other fields of `RunSpec` (format, map, template, ...). The result's
+    `exit_code()` is that of `truetune fix`.
+
+    Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
+    """
+    from truetune.fixing.run import fix as run
+    from truetune.spec.files import spec_of
+
+    given = {"data": _listed(data), "tokenizer": tokenizer, **settings}
+    spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.fix")
+    target = None if output is None else fspath(output)
+    return run(spec, target, unsafe=unsafe, diff=_no_hunk if diff else None)
+
+
+def _no_hunk(text: str) -> None:
+    """The diff stands in the result."""
 
 
 def lint(paths: Paths, *, fix: bool = False, unsafe: bool = False, diff: bool = False, **settings: Any) -> LintReport:
-    """Check Python files and notebooks, and with `fix` mend them; `diff` writes nothing.
+    """Check Python files and notebooks, and with `fix` correct them; `diff` writes nothing.
 
     `settings` are select, ignore and fail_on. Raises a `truetune.errors.TruetuneError`.
     """
@@ -366,16 +406,21 @@ def ladder(
 
 
 def view(
-    data: Paths, tokenizer: str | PathLike[str] | None = None, *, rows: int | Sequence[int] = 20, **settings: Any
+    data: Paths,
+    tokenizer: str | PathLike[str] | None = None,
+    *,
+    rows: int | Sequence[int] = 20,
+    report: Report | None = None,
+    **settings: Any,
 ) -> View:
     """The token view of some rows for a notebook: the first `rows`, or those numbers (from 0, over all files).
 
-    `data` may be a folder of `truetune encode`. `settings` are fields of `RunSpec`. Raises a
-    `truetune.errors.TruetuneError`.
+    `data` may be a folder of `truetune encode`. The rows that findings of `report`, what `check` gave of the same data,
+    cite are marked. `settings` are fields of `RunSpec`. Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.viewing.view import view as run
 
-    return run(_listed(data), None if tokenizer is None else fspath(tokenizer), rows=rows, **settings)
+    return run(_listed(data), None if tokenizer is None else fspath(tokenizer), rows=rows, report=report, **settings)
 
 
 def _listed(paths: Paths) -> list[str]:

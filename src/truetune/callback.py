@@ -19,8 +19,9 @@ class AuditCallback(TrainerCallback):
 
     `given`, `batches`, `laws` and the other settings are those of `truetune.audit`. With `on_error="stop"` it raises a
     TruetuneError where a process has findings at or above `fail_on`; every process of the run raises it then.
-    `report` is the AuditReport of this process afterwards; None where the audit failed, which is one line on stderr:
-    the run continues.
+    `report` is the AuditReport of this process afterwards; None where the audit failed. What was asked for and could
+    not be judged is printed by each process, and stops no run: `report.outcome` is `not judged` then, and
+    `report.exit_code()` 3.
     """
 
     def __init__(self, *, on_error: Literal["stop", "warn"] = "stop", **settings: Any) -> None:
@@ -35,8 +36,11 @@ class AuditCallback(TrainerCallback):
         try:
             self.report = truetune.audit(trainer_of_frames(), parts.get("train_dataloader"), **self.settings)
             failed = self.report.failed()
-            if failed or args.process_index == 0:
+            lacks = self.report.lacks()
+            if failed or lacks or args.process_index == 0:
                 _draw(self.report)
+            if lacks and not failed:
+                print(f"truetune: not judged: {_lacking(self.report)}; the run continues", file=sys.stderr)
         except UsageError:
             raise
         except Exception as error:
@@ -50,6 +54,11 @@ def _draw(report: Any) -> None:
     from truetune.report.terminal import as_text
 
     print(as_text(report), file=sys.stderr)
+
+
+def _lacking(report: Any) -> str:
+    """What was asked for and not judged, in one line."""
+    return "; ".join(part.what for part in report.missing()) or "no rule had anything to look at"
 
 
 def _anywhere(failed: bool, device: Any) -> bool:

@@ -13,11 +13,14 @@ from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 
 
-def audit_of(records: Sequence[Record], spec: RunSpec) -> Audit:
-    """Place every token that the processes recorded. Raises TokenizerError or TemplateError."""
+def audit_of(records: Sequence[Record], spec: RunSpec, known: Probes | None = None) -> Audit:
+    """Place every token that the processes recorded; `known` is the tokenizer where it is read already.
+
+    Raises TokenizerError or TemplateError.
+    """
     records = tuple(sorted(records, key=lambda record: record.facts["rank"]))
     first = records[0]
-    made = probes(load(str(first.tokenizer)), spec) if first.tokenizer else None
+    made = known or (probes(load(str(first.tokenizer)), spec) if first.tokenizer else None)
     stops = stops_of(made, first.facts["model"])
     placed = tuple(sample for record in records for sample in samples(record, made, stops))
     return Audit(records, placed, made, stops, spec)

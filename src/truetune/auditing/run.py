@@ -36,10 +36,16 @@ class Outcome:
     """Trainings that began, whether or not they could be looked at"""
     waiting: int
     """Processes that imported transformers' Trainer"""
+    own_loops: int = 0
+    """Processes in which a loop of the user's own trained a model of transformers"""
     loops: int = 0
     """Processes of a rehearsal whose own loop was ended before it trained a miniature"""
     lost: str = ""
     """Why a training that began was not judged; empty where each was"""
+    tracebacks: str = ""
+    """Of the Python processes that ended in an exception, the first to end first"""
+    printed: str = ""
+    """The end of what the last Python process printed that ended without an exception"""
 
 
 @dataclass
@@ -92,11 +98,17 @@ class Session:
     ear: Ear
     losses: _Losses
     waiting: int = 0
+    own_loops: int = 0
     loops: int = 0
+    tracebacks: str = ""
+    printed: str = ""
 
     def outcome(self, code: int) -> Outcome:
         """How the run ended, with its exit code."""
-        return Outcome(code, self.ear.reached, self.waiting, self.loops, self.losses.first)
+        return Outcome(
+            code, self.ear.reached, self.waiting, self.own_loops, self.loops, self.losses.first, self.tracebacks,
+            self.printed,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -113,7 +125,24 @@ def hooked(orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]
         finally:
             ear.close()
             losses.end()
-            session.waiting, session.loops = (sum(1 for _ in folder.glob(f"{kind}-*")) for kind in ("waiting", "loop"))
+            session.tracebacks = "\n\n".join(_left_by(folder, "ended"))
+            session.printed = next(iter([*_left_by(folder, "printed")][::-1]), "")
+            session.waiting = _left_count(folder, "waiting")
+            session.own_loops = _left_count(folder, "own-loop")
+            session.loops = _left_count(folder, "loop")
+
+
+def _left_count(folder: Path, kind: str) -> int:
+    """How many processes left a file of this kind."""
+    return sum(1 for _ in folder.glob(f"{kind}-*"))
+
+
+def _left_by(folder: Path, kind: str) -> Iterator[str]:
+    """The tracebacks (`ended`) or last lines (`printed`) that processes left (`note_end` in truetune/probe/hooked), the
+    first to end first."""
+    for path in sorted(folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime_ns):
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:  # a progress bar's returns are kept
+            yield file.read()
 
 
 def environment(orders: dict[str, Any]) -> dict[str, str]:

@@ -37,7 +37,15 @@ def marker_of(probes: Probes | None) -> bytes:
     before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
     shared = opening[:count]
-    return (shared if len(shared.strip()) >= SHORTEST else opening).strip(" ").encode()
+    return _as_tokens_spell(probes, (shared if len(shared.strip()) >= SHORTEST else opening).strip(" ")).encode()
+
+
+def _as_tokens_spell(probes: Probes, marker: str) -> str:
+    """The marker without what its control tokens swallow: those of Phi-3 take the line break behind them away."""
+    backend = probes.tokenizer.backend
+    ids = backend.encode(marker, add_special_tokens=False).ids
+    spelled = str(backend.decode(ids, skip_special_tokens=False)).strip(" ")
+    return spelled if "".join(spelled.split()) == "".join(marker.split()) else marker
 
 
 def after_markers(part: Range, marker: bytes) -> list[int]:
@@ -105,7 +113,8 @@ def by_markers(part: Range, marks: list[int], stops: frozenset[int]) -> NDArray[
         end = following if stop is None else stop + 1
         expected[mark:end] = True
         inside = part.source[mark:end]
-        inside[np.isin(inside, (Source.TEMPLATE, Source.TEXT))] = Source.ASSISTANT
+        # OTHER: the text of a column that no format knows; the template says whose turn it is in.
+        inside[np.isin(inside, (Source.TEMPLATE, Source.TEXT, Source.OTHER))] = Source.ASSISTANT
         if stop is not None:
             part.source[stop] = Source.STOP
     return expected

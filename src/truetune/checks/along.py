@@ -67,7 +67,7 @@ class Along:
         self.sums = _merged(self.sums)
         self.kinds = {by: {name: _merged(counts) for name, counts in kinds.items()} for by, kinds in self.kinds.items()}
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         """Plain values; kinds of what first tells rows apart."""
         count = int(np.flatnonzero(self.sums[:, 0])[-1]) + 1 if self.sums[:, 0].any() else 0
         names = ("rows", "examples", "tokens", "supervised")

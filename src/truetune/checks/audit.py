@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.read import audit_of
+from truetune.checks.batch.tokenized_rows import note_on_whole_rows
 from truetune.checks.catalogue import AUDIT, choose
 from truetune.checks.judgement import NotJudged, judge
 from truetune.checks.report import AuditReport as AuditReport
@@ -30,11 +31,17 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         ledger=subject.ledger,
         padding=sum(int(sample.padding.sum()) for sample in subject.samples),
         samples=subject.samples,
-        notes=tuple(dict.fromkeys(note for record in records for note in record.facts["notes"])),
+        notes=tuple(_notes(subject)),
         laws=subject.laws,
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )
+
+
+def _notes(subject: Audit) -> list[str]:
+    """What could not be seen, and what is known of rows that no rule may judge; each once."""
+    seen = [note for record in subject.records for note in record.facts["notes"]]
+    return list(dict.fromkeys([*seen, *filter(None, [note_on_whole_rows(subject)])]))
 
 
 def _lost(records: Sequence[Record]) -> Iterator[NotJudged]:
@@ -48,8 +55,9 @@ def _facts(subject: Audit) -> tuple[tuple[str, str], ...]:
     facts, model = subject.facts, subject.facts["model"]
     laws = subject.laws
     tested = sum("value" in law for law in laws.values())
+    collator = facts["trainer"]["collator"] or "not known"
     found = {
-        "collator": facts["trainer"]["collator"].rpartition(".")[2],
+        "collator": collator.rpartition(".")[2],
         "model": f"{model['class'].rpartition('.')[2]}, {model['attention']}, {model['dtype']}",
         "trained": f"{model['trainable']:,} of {model['parameters']:,} parameters",
         "processes": str(facts["world"]),

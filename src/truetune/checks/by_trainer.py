@@ -23,6 +23,8 @@ class Judged(NamedTuple):
     """None: it says nothing of a run by such a trainer, and is left out"""
     because: str = ""
     """Added to the evidence; `{trainer}` is its name"""
+    holds_for_all: bool = True
+    """Also where the finding is about everything that there is; else such a finding keeps the severity of the rule"""
 
 
 MOOT = Judged(None)
@@ -51,13 +53,19 @@ CUT_ACTIONS = ByFact(
     {
         "none": MOOT,
         "count": MOOT,
-        "drop": Judged("warning", "{trainer} leaves such rows out whole: their answers are not cut, and not learned"),
+        "drop": Judged(
+            "warning",
+            "{trainer} leaves such rows out whole: their answers are not cut, and not learned",
+            holds_for_all=False,
+        ),
     },
 )
 """What becomes of a finding on answers that a limit cuts"""
 
 
-def judged(findings: Iterable[Finding], by: Iterable[ByFact], trainer: TrainerFacts) -> Iterator[Finding]:
+def findings_under_trainer(
+    findings: Iterable[Finding], by: Iterable[ByFact], trainer: TrainerFacts
+) -> Iterator[Finding]:
     """The findings of a rule as they hold under a trainer."""
     verdicts = [verdict for fact in by if (verdict := fact.of(trainer)) is not None]
     if MOOT.at_most in [verdict.at_most for verdict in verdicts]:
@@ -65,7 +73,8 @@ def judged(findings: Iterable[Finding], by: Iterable[ByFact], trainer: TrainerFa
     for finding in findings:
         severity, evidence = finding.severity, list(finding.evidence)
         for verdict in verdicts:
-            severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
+            if verdict.holds_for_all or finding.count is None or finding.count != finding.total:
+                severity = min(severity, verdict.at_most or severity, key=RANK.__getitem__)
             if verdict.because:
                 evidence.append(verdict.because.format(trainer=trainer.called))
         yield replace(finding, severity=severity, evidence=tuple(evidence))

@@ -44,12 +44,20 @@ CONSEQUENCES = ("stopping-never-learned", "stop-learned-but-not-reached")
 """Not said where a root is: under another prompt, or without the adapter, nothing has been learned"""
 
 
+DRAWN = "temperature-is-too-high"
+DRAWN_BADLY = (
+    "answers-are-garbage", "answers-have-faults", "answers-never-stop", "answers-change-language",
+    "answers-are-too-long", "role-markers-in-answers",
+)  # fmt: skip
+"""Symptoms whose remedies are wrong where the temperature is the cause"""
 EXPLAINED = ("answers-never-stop", "role-markers-in-answers")
 """Symptoms whose remedy (train the stop token) is wrong where a root or an unserved stop is the cause"""
 
 
 def explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
     """Does a cause say what this comes from?"""
+    if symptom.rule in DRAWN_BADLY and any(cause.rule == DRAWN for cause in causes):
+        return True
     return symptom.rule in EXPLAINED and any(cause.rule in ROOTS | STOPS for cause in causes)
 
 
@@ -73,7 +81,7 @@ def causes_of(inquest: Inquest, spec: RunSpec | None = None) -> Judgement:
 
 
 def _told(name: str, said: Collection[str]) -> bool:
-    return bool(FILES.get(name, set()) & set(said)) or (name in CONSEQUENCES and bool(ROOTS & set(said)))
+    return bool(FILES.get(name, set()) & set(said)) or (name in CONSEQUENCES and bool((ROOTS | {DRAWN}) & set(said)))
 
 
 def _with(file: Finding, measured: Iterable[Finding]) -> Finding:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from truetune.checks.catalogue import station
-from truetune.checks.judgement import Judgement, NotJudged, Unmet, conclude, failure, not_met, without_moot
+from truetune.checks.judgement import Judgement, NotJudged, Unmet, conclude, failure, without_moot
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.errors import DataError, TruetuneError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 GIVE_UP = 1_000
 """Where so many lines at the beginning hold no row, the file is none of rows: it can't be read"""
 NO_ROWS = Unmet("no row was read", "name DATA as well")
-NO_PAIRS = Unmet("the rows hold no pairs of answers")
 NO_EVALUATION = Unmet("no evaluation data are named", "name them with --eval-data")
 NO_EVALUATION_ROWS = Unmet("the evaluation data hold no row", "name the file that holds them", asked=True)
-CUT_OFF = "mend these lines, or remove them"
+CORRECT_LINES = "correct these lines, or remove them"
 
 
 @dataclass(slots=True)
@@ -41,8 +42,10 @@ class BrokenLines:
             return Judgement()
         origin, reason = self.first
         what = f"{self.count:,} broken line{'s' * (self.count != 1)}{self.what}"
-        told = reason.removeprefix(f"{origin.file}:{origin.line}: ")
-        return Judgement(not_judged=(NotJudged(what, told, place=f"{origin.file}:{origin.line}", unlock=CUT_OFF),))
+        cause = reason.removeprefix(f"{origin.file}:{origin.line}: ")
+        return Judgement(
+            not_judged=(NotJudged(what, cause, place=f"{origin.file}:{origin.line}", unlock=CORRECT_LINES),)
+        )
 
 
 class DataRules:
@@ -52,17 +55,21 @@ class DataRules:
         self.setup = setup
         self.failed: dict[type[DataRule], NotJudged] = {}
         self.rules: list[DataRule] = []
-        self.rows = self.pairs = self.evaluation_rows = 0
+        self.rows = self.evaluation_rows = 0
         self.broken = BrokenLines("")
         for kind in kinds:
-            made = self._contained(kind, lambda kind=kind: kind(setup))  # type: ignore[misc]
-            self.rules += [made] if made is not None else []
+            rule = self._contained(kind, kind, setup)
+            if rule is not None:
+                self.rules.append(rule)
 
     def take_evaluation(self, open_rows: Callable[[], Iterator[Conversation]]) -> None:
         """Let the rules that compare with evaluation data read them. Raises DataError where they can't be read."""
         for rule in list(self.rules):
             if reads_evaluation(type(rule)):
-                self._contained(type(rule), lambda rule=rule: rule.evaluation(self._counted(open_rows())))  # type: ignore[misc]
+                self._contained(type(rule), self._let_read_evaluation, rule, open_rows)
+
+    def _let_read_evaluation(self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]) -> None:
+        rule.evaluation(self._counted(open_rows()))
 
     def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
         self.evaluation_rows = 0
@@ -73,9 +80,8 @@ class DataRules:
     def take(self, batch: Batch) -> None:
         """The next rows."""
         self.rows += len(batch.rows)
-        self.pairs += batch.other is not None
         for rule in list(self.rules):
-            self._contained(type(rule), lambda rule=rule: rule.batch(batch))  # type: ignore[misc]
+            self._contained(type(rule), rule.batch, batch)
 
     def take_broken(self, origin: Origin, reason: str) -> None:
         """A line that holds no row. Raises DataError where no line before it did either: it is no file of rows."""
@@ -83,7 +89,7 @@ class DataRules:
         if not self.rows and self.broken.count == GIVE_UP:
             self.refuse_broken()
         for rule in list(self.rules):
-            self._contained(type(rule), lambda rule=rule: rule.broken_line(origin, reason))  # type: ignore[misc]
+            self._contained(type(rule), rule.broken_line, origin, reason)
 
     def refuse_broken(self) -> None:
         """Raise DataError where there are lines, and none holds a row."""
@@ -98,34 +104,28 @@ class DataRules:
             parts.append(self.broken.judgement())
         return without_moot(Judgement.of(parts), [type(rule) for rule in self.rules])
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         """Figures of all rules, by name."""
-        told: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for rule in list(self.rules):
-            told |= self._contained(type(rule), rule.told) or {}
-        return told
+            data |= self._contained(type(rule), rule.report_data) or {}
+        return data
 
     def _concluded(self, rule: DataRule) -> Judgement:
-        unmet = self._unmet(type(rule))
-        made = conclude(rule, rule.setup.trainer)
-        if unmet is None or not made.examined:
-            return made
-        return Judgement(not_judged=(not_met(type(rule), unmet),))
+        return conclude(rule, rule.setup.trainer, self._unmet(type(rule)))
 
     def _unmet(self, kind: type[DataRule]) -> Unmet | None:
         """What of the data this rule would have needed, by the methods that it has."""
         if reads_rows(kind) and not self.rows:
             return NO_ROWS
-        if station(kind) == "pairs" and not self.pairs:
-            return NO_PAIRS
         if reads_evaluation(kind) and not self.evaluation_rows:
             return NO_EVALUATION_ROWS if self.setup.spec.eval_data else NO_EVALUATION
         return None
 
-    def _contained(self, kind: type[DataRule], work: Callable[[], Any]) -> Any:
-        """What a rule's method gives; None where it fails, and then the rule is out."""
+    def _contained(self, kind: type[DataRule], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Call a rule's function and return what it gives; None where it fails, and then the rule is out."""
         try:
-            return work()
+            return function(*args, **kwargs)
         except TruetuneError:
             raise
         except Exception as error:
@@ -135,8 +135,8 @@ class DataRules:
 
 
 def reads_rows(kind: type[DataRule]) -> bool:
-    """Does the rule look at rows, or at tokenizer and template alone?"""
-    return kind.batch is not DataRule.batch
+    """Does the rule need rows, or only tokenizer and template?"""
+    return kind.batch is not DataRule.batch and not kind.judges_without_rows
 
 
 def reads_evaluation(kind: type[DataRule]) -> bool:

@@ -9,12 +9,16 @@ from os import PathLike
 from typing import Any
 
 from truetune.checks.catalogue import choose
-from truetune.checks.floor import floor_of
-from truetune.checks.judgement import NotJudged, judge
+from truetune.checks.floor import read_data
+from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Report, Subject
-from truetune.checks.rule import LogRule
+from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rule import LogRule, OutputRule
 from truetune.errors import UsageError
+from truetune.logs.builder import Builder
 from truetune.logs.log import RunLog
+from truetune.logs.metrics import is_share
+from truetune.logs.printed import read_pieces
 from truetune.logs.read import read_run
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
@@ -27,10 +31,27 @@ KINDS = {
 }
 
 
+CURVES = frozenset({
+    "loss", "eval_loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "wall_time", "tokens_per_second",
+    "train_tokens_per_second", "rewards/margins", "rewards/accuracies", "rewards/chosen", "rewards/rejected",
+    "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
+    "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
+    "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
+    "eval_runtime", "min_reward", "max_reward",
+})  # fmt: skip
+"""What the rules on logs read, by name"""
+COUNTED = frozenset({"step", "total_flos", "train_runtime", "train_loss", "eval_samples_per_second",
+                     "eval_steps_per_second", "train_samples_per_second", "train_steps_per_second"})  # fmt: skip
+"""Counts and times of a run: nothing of them is right or wrong"""
+PARTS = ("rewards/",)
+"""Parts of what a rule reads as a whole"""
+
+
 def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settings: Any) -> Report:
     """Look at the log of a run: its folder, a checkpoint in it, or a log file.
 
-    `settings` are fields of RunSpec; with `data` and `tokenizer` the losses are compared with what the data allow.
+    `settings` are fields of RunSpec; with `data` and `tokenizer` the losses are compared with what the data allow, and
+    the answers of the data are counted: a loss near zero is no wonder where they are all alike.
     Raises DataError where there is no log to read, UsageError where `spec` and settings are both given.
     """
     started = time.perf_counter()
@@ -39,12 +60,21 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
-    log = replace(log, facts=_known(spec, log), data=floor_of(spec) if with_data else None)
-    judged = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
+    of_data = [rule for rule in choose(spec.select, spec.ignore, "rows") if rule is AnswersNearlyAllAlike]
+    reading = read_data(spec, of_data) if with_data else None
+    log = replace(log, facts=_known(spec, log), data=reading.facts if reading is not None else None)
+    of_log = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log)
+    judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_facts(log))
     lacking: tuple[NotJudged, ...] = ()
     if spec.data and not with_data:
         lacking = (NotJudged("the data", "there is no tokenizer to read them with", unlock="name a tokenizer with -t"),)
+    if others := _other_curves(log):
+        why = f"no rule is about {'it' if len(others) == 1 else 'them'}"
+        lacking = (
+            *lacking,
+            NotJudged(f"curves: {', '.join(others)}", why, unlock="see them on the page (--html)", asked=False),
+        )
     return Report(
         spec=spec,
         subjects=(Subject("run log", str(path), facts, log),),
@@ -55,6 +85,43 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     )
 
 
+def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: bool = True) -> Report:
+    """What ended a command.
+
+    Args:
+        text: the tracebacks that its processes left, in their order, else what was printed last; may be empty.
+        command: as it was started.
+        code: its exit code.
+        spec: which rules are chosen.
+        seen: was a batch of its run judged? Else the report says that none was.
+    """
+    started = time.perf_counter()
+    into = Builder(command, "printed output")
+    lines = [*text.splitlines(), f"exit code {code}"]
+    read_pieces(((line, number) for number, line in enumerate(lines, 1)), "the command's processes", into)
+    log = into.done()
+    judged = judge([rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, OutputRule)], log)
+    facts = (("ended with", f"exit code {code}"),)
+    return Report(
+        spec=spec,
+        subjects=(Subject("command", command, facts, log),),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=() if seen else (NotJudged("the run", f"it ended with exit code {code} before a batch was seen"),),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _other_curves(log: RunLog) -> list[str]:
+    """Curves that a page draws and no rule judges."""
+    read = (*CURVES, *COUNTED)
+    return sorted(
+        name
+        for name, curve in log.curves.items()
+        if curve and name not in read and not name.startswith(PARTS) and not is_share(name)
+    )
+
+
 def _known(spec: RunSpec, log: RunLog) -> dict[str, object]:
     """Settings that the caller gave, and the log's own over them."""
     given = {name: getattr(spec.training, name) for name in spec.training.model_fields_set}
@@ -62,22 +129,20 @@ def _known(spec: RunSpec, log: RunLog) -> dict[str, object]:
 
 
 def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
-    loss = log.curve("loss")
     yield "written by", log.format
-    yield "trains", KINDS[log.kind]
-    total = log.total_steps
-    yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
-    if log.epochs:
-        yield "epochs", f"{log.epochs:.3g}"
-    finite = loss.finite()
-    if finite:
-        yield "loss", f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records"
+    if any(log.curves.values()):
+        yield from _facts_of_training(log)
     else:
-        yield "loss", "not logged: rules on it have nothing to look at"
+        yield "records of a training", "none"
+    if log.output is not None:
+        yield "output", f"{log.output.lines:,} lines of {log.output.file}"
     for name in ("eval_loss", "learning_rate", "grad_norm"):
-        curve = log.curve(name).finite()
+        logged = log.curve(name)
+        curve = logged.finite()
         if curve:
             yield name, f"between {curve.value.min():.3g} and {curve.value.max():.3g}"
+        elif logged:
+            yield name, f"not a number in any of {logged.step.size:,} records"
     if len(log.parts) > 1:
         yield "written in", f"{len(log.parts)} parts"
     if log.checkpoints:
@@ -87,3 +152,20 @@ def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
         yield "loss of knowing the answers alone", f"{log.data.answer:.3g}"
     for note in log.notes:
         yield "left out", note
+
+
+def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
+    """What was trained, how far, and its loss."""
+    yield "trains", KINDS[log.kind]
+    total = log.total_steps
+    yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    if log.epochs:
+        yield "epochs", f"{log.epochs:.3g}"
+    loss = log.curve("loss")
+    finite = loss.finite()
+    if finite:
+        yield "loss", f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records"
+    elif loss:
+        yield "loss", f"not a number in any of {loss.step.size:,} records"
+    else:
+        yield "loss", "not logged: rules on it have nothing to look at"

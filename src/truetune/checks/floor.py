@@ -1,43 +1,86 @@
-"""The losses that training data allow: of a model that knows only how frequent tokens or whole answers are."""
+"""The losses that training data allow: of a model that knows only how frequent tokens or whole answers are.
+
+Rules on data read the same rows beside it, so that they are read once.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.rule import Setup
+from truetune.checks.data_rules import DataRules
+from truetune.checks.inspect_tokenized import is_tokenized
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run import prepare
 from truetune.data.rows import read
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
 from truetune.logs.log import DataFacts
+from truetune.render.probes import prepared
 from truetune.spec.run import RunSpec
+from truetune.tokenized.losses import frequencies
+from truetune.tokenized.origin_facts import cache_at
 
 
-def floor_of(spec: RunSpec) -> DataFacts:
-    """Read the data of `spec` and say what losses they allow.
+class DataReading(NamedTuple):
+    """What was learned from reading the data of a run."""
+
+    facts: DataFacts
+    judgement: Judgement
+
+
+def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReading:
+    """Read the data of `spec`: what losses they allow, and what rules of these classes say of them.
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
-    return with_proof(lambda only_reference: _floor_of(prepare(spec, only_reference=only_reference)))
+    kinds = tuple(kinds)
+    if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
+        return _read_ids(spec, kinds)
+    return with_proof(lambda only_reference: _read_data(prepare(spec, only_reference=only_reference), kinds))
 
 
-def _floor_of(setup: Setup) -> DataFacts:
+def floor_of(spec: RunSpec) -> DataFacts:
+    """What losses the data of `spec` allow. Raises as `read_data`."""
+    return read_data(spec).facts
+
+
+def _read_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
+    made = prepared(spec)
+    found = frequencies(cache_at(spec.data[0]), made)
+    tokenizer = made.tokenizer
+    facts = _facts(found.rows, found.tokens, found.answers, tokenizer.embedding_rows or tokenizer.vocabulary)
+    unread = tuple(NotJudged(kind.name(), "the rows are token ids, and it reads text", kind.code) for kind in kinds)
+    return DataReading(facts, Judgement((), (), unread))
+
+
+def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     spec = setup.spec
     tokens = np.zeros(0, dtype=np.int64)
     answers: Counter[bytes] = Counter()
     rows = 0
+    rules = DataRules(kinds, setup)
     stream = read(spec.data, format=spec.format, columns=spec.map)
     encoder = Encoder(setup.tokenizer.backend, only_reference=setup.probes.only_reference)
     for batch in batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
+        rules.take(batch)
         counts = np.bincount(batch.ids[batch.supervised], minlength=tokens.size)
         counts[: tokens.size] += tokens
         tokens = counts
         for start, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
             answers[batch.ids[start:end][batch.supervised[start:end]].tobytes()] += 1
+    facts = _facts(rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary)
+    return DataReading(facts, rules.judgement())
+
+
+def _facts(rows: int, tokens: NDArray[np.int64], answers: Counter[bytes], vocabulary: int) -> DataFacts:
+    """The losses by counts of supervised tokens and of whole answers."""
     examples, supervised = sum(answers.values()), int(tokens.sum())
     whole = np.fromiter(answers.values(), dtype=np.int64, count=len(answers))
     return DataFacts(
@@ -47,11 +90,11 @@ def _floor_of(setup: Setup) -> DataFacts:
         unigram=entropy(tokens),
         answer=entropy(whole) * examples / supervised if supervised else 0.0,
         commonest=float(whole.max() / examples) if examples else 0.0,
-        vocabulary=setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary,
+        vocabulary=vocabulary,
     )
 
 
 def entropy(counts: NDArray[np.int64]) -> float:
     """Of a distribution given by counts, in nats (Shannon 1948)."""
     share = counts[counts > 0] / max(1, counts.sum())
-    return float(-(share * np.log(share)).sum())
+    return float(abs((share * np.log(share)).sum()))

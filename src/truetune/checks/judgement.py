@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import truetune
-from truetune.checks.by_trainer import judged
-from truetune.checks.findings import Finding, in_order
+from truetune.checks.by_trainer import findings_under_trainer
+from truetune.checks.findings import RANK, Finding, in_order
 from truetune.errors import FastPathError
 
 if TYPE_CHECKING:
+    from truetune.checks.measurement import Measurement
     from truetune.checks.rule import Rule
+    from truetune.data.conversation import Origin
     from truetune.trainers.facts import TrainerFacts
 
 PACKAGE = Path(truetune.__file__).parent
@@ -37,7 +39,11 @@ class Examined:
     looked_for: str
     """The fault, in one line: the title of the rule's page"""
     figure: str = ""
-    """What was measured instead: `240 of 240 stop tokens are in the loss`; empty where the rule measures nothing"""
+    """What was measured instead: `stop tokens in the loss: 240 of 240`; empty where the rule measures nothing"""
+    count: int | None = None
+    """The figure's count, where it counts something"""
+    of: int | None = None
+    """Of how many"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +108,63 @@ def judge(kinds: Iterable[type[Rule[Any]]], subject: Any, trainer: TrainerFacts 
 
 
 def without_moot(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
-    """Findings that others explain (`Rule.moot_where`) become evidence of those.
+    """Findings that others explain (`Rule.moot_where`) become evidence of those, which are as grave as both.
 
-    A finding on rows is explained where each of its rows is one of the other's; one on the whole where the other is
-    there at all.
+    A finding that counts rows is explained where each of them is one of some other's; one on the whole where another is
+    there at all. Where only some of its rows are explained it stays, and says which. A finding that is explained itself
+    explains no third one: that one names the cause as well.
     """
     causes = {kind.name(): kind.moot_where for kind in kinds if kind.moot_where}
     kept = [finding for finding in made.findings if finding.rule not in causes]
-    for finding in (finding for finding in made.findings if finding.rule in causes):
-        named = (other for other in kept if other.rule in causes[finding.rule])
-        cause = next((other for other in named if _covers(other, finding)), None)
-        if cause is None:
-            kept.append(finding)
+    dependent = [finding for finding in made.findings if finding.rule in causes]
+    for finding in sorted(dependent, key=lambda finding: _depth(finding.rule, causes)):
+        named = [other for other in kept if other.rule in causes[finding.rule]]
+        explained = [(other, _shared(other, finding)) for other in named if _bears_on(other, finding)]
+        if explained and _is_whole(finding, set().union(*(rows for _, rows in explained))):
+            cause, _ = max(explained, key=lambda pair: len(pair[1]))
+            severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
+            told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
+            kept[kept.index(cause)] = replace(told, severity=severity)
         else:
-            told = f"so {finding.message} ({finding.rule})"
-            kept[kept.index(cause)] = replace(cause, evidence=(*cause.evidence, told))
+            kept.append(_with_evidence(finding, *(_told_rows(cause, rows) for cause, rows in explained)))
     return replace(made, findings=in_order(kept))
 
 
-def _covers(cause: Finding, finding: Finding) -> bool:
-    """Are all places of a finding, so far as they are rows, among those of its cause?"""
-    rows = {case.origin for case in finding.cases}
-    complete = (finding.count or 0) <= len(finding.cases)
-    return complete and rows <= {case.origin for case in cause.cases}
+def _told_rows(cause: Finding, rows: set[Origin]) -> str:
+    return f"{cause.rule} explains {len(rows):,} of these rows"
+
+
+def _with_evidence(finding: Finding, *lines: str) -> Finding:
+    """The finding with these lines, each once."""
+    return replace(finding, evidence=tuple(dict.fromkeys((*finding.evidence, *lines))))
+
+
+def _depth(rule: str, causes: Mapping[str, tuple[str, ...]], seen: tuple[str, ...] = ()) -> int:
+    """How many rules stand between this one and a cause that nothing explains."""
+    below = (cause for cause in causes.get(rule, ()) if cause in causes and cause not in seen)
+    return 1 + max((_depth(cause, causes, (*seen, rule)) for cause in below), default=0)
+
+
+def _rows_of(finding: Finding) -> set[Origin]:
+    """The rows that it counts; none where it is about the whole, and its places are examples."""
+    if finding.count is None:
+        return set()
+    return {case.origin for case in finding.cases if case.origin is not None}
+
+
+def _shared(cause: Finding, finding: Finding) -> set[Origin]:
+    return {case.origin for case in cause.cases if case.origin is not None} & _rows_of(finding)
+
+
+def _bears_on(cause: Finding, finding: Finding) -> bool:
+    """Has it rows in common with a finding, or is that one about no rows?"""
+    return not _rows_of(finding) or bool(_shared(cause, finding))
+
+
+def _is_whole(finding: Finding, explained: set[Origin]) -> bool:
+    """Are all rows of a finding explained? Those beyond the places that it keeps are not known to be."""
+    rows = _rows_of(finding)
+    return not rows or (rows <= explained and (finding.count or 0) <= len(finding.cases))
 
 
 def judge_by(kind: type[Rule[Any]], subject: Any, trainer: TrainerFacts | None = None) -> Judgement:
@@ -138,8 +178,11 @@ def judge_by(kind: type[Rule[Any]], subject: Any, trainer: TrainerFacts | None =
     return conclude(rule, trainer)
 
 
-def conclude(rule: Rule[Any], trainer: TrainerFacts | None = None) -> Judgement:
-    """What a rule that has seen all of its subject says. What it found before it failed stands."""
+def conclude(rule: Rule[Any], trainer: TrainerFacts | None = None, lacking: Unmet | None = None) -> Judgement:
+    """What a rule that has seen all of its subject says. What it found before it failed stands.
+
+    `lacking` is what the caller knows that the subject lacks for this rule; it is told where the rule found nothing.
+    """
     kind, found = type(rule), list[Finding]()
     try:
         for finding in rule.findings():
@@ -148,18 +191,27 @@ def conclude(rule: Rule[Any], trainer: TrainerFacts | None = None) -> Judgement:
             return _under(trainer, kind, found)
         if found:
             return Judgement(in_order(found))
-        if (unmet := rule.unmet()) is not None:
+        if (unmet := lacking or rule.unmet()) is not None:
             return Judgement(not_judged=(not_met(kind, unmet),))
-        return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), rule.figure()),))
+        return _examined(kind, rule.figure())
     except FastPathError:
         raise
     except Exception as error:
         return Judgement(in_order(found), not_judged=(failure(kind, error),))
 
 
+def _examined(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
+    """A rule that found nothing, with what it measured; not judged where there was nothing to measure."""
+    if isinstance(figure, str):
+        return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure),))
+    if figure.of == 0:
+        return Judgement(not_judged=(not_met(kind, Unmet(f"there is nothing to count ({figure.text})")),))
+    return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure.text, figure.count, figure.of),))
+
+
 def _under(trainer: TrainerFacts, kind: type[Rule[Any]], found: list[Finding]) -> Judgement:
     """The findings as they hold under a trainer; where they are moot, what was found is told as not judged."""
-    held = in_order(judged(found, kind.by_trainer, trainer))
+    held = in_order(findings_under_trainer(found, kind.by_trainer, trainer))
     if held:
         return Judgement(held)
     return Judgement(not_judged=(not_met(kind, Unmet(f"it does no harm under {trainer.called}: {found[0].message}")),))

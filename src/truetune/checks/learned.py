@@ -70,7 +70,7 @@ class Learned:
         """Supervised tokens that reach the loss."""
         return self.supervised - self.lost
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         """As plain values."""
         return {**asdict(self), "reaches": self.reaches}
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import ast
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
-from truetune.checks.catalogue import choose
+from truetune.checks.catalogue import choose, rules
 from truetune.checks.findings import Finding, in_order
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Examined, Judgement, NotJudged, judge, missing
+from truetune.checks.measurement import Measurement
 from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import SourceRule
 from truetune.checks.settings import of_settings
 from truetune.errors import DataError, SpecError
 from truetune.source.config import configs_of_source
-from truetune.source.module import Module, nothing, read
+from truetune.source.imports import Imports
+from truetune.source.module import Module, decode_any, nothing, parse
+from truetune.source.program import Program, grouped
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
@@ -29,19 +34,23 @@ LIBRARIES = frozenset({
     *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax"),
 })  # fmt: skip
 """Libraries of training, its data and its evaluation; code without one of them has nothing that a rule looks at"""
-MEND_SYNTAX = "mend the syntax, or leave the file out"
+TRAININGS = ("*Trainer", "*Trainer.*", "torch.optim.*", "bitsandbytes.optim.*", "*.FastLanguageModel.get_peft_model")
+"""Calls of a script that trains"""
+CORRECT_SYNTAX = "correct the syntax, or leave the file out"
 UNPARSED = "source-not-parsed"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LintReport(Report):
-    """What is wrong in sources, after what was mended."""
+    """What is wrong in sources, after what was fixed."""
 
     changes: tuple[Change, ...] = ()
-    """What was mended; with `diff`, what would be"""
+    """What was fixed; with `diff`, what would be"""
     files: int
     suppressed: int
     """Findings that a comment `# truetune: ignore` keeps quiet"""
+    trains: bool = True
+    """Does one of the files train, as far as its code says? Others generate, or evaluate"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class Look:
     suppressed: int = 0
     applies: bool = True
     """Has a rule anything to look at in it?"""
+    trains: bool = True
 
 
 def lint(
@@ -68,48 +78,51 @@ def lint(
     diff: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> LintReport:
-    """Look at Python files and notebooks, and at those in folders.
+    """Look at Python files and notebooks, and at those in folders; what one imports from another is known in both.
 
-    `fix` mends with the safe fixes, `unsafe` with the others too; with `diff` nothing is written. `progress` is called
+    `fix` applies the safe fixes, `unsafe` the others too; with `diff` nothing is written. `progress` is called
     with the number of files that are read and of all. Raises UsageError for a path that is not there, or a file that
     can't be written.
     """
     started = time.perf_counter()
     spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged)
     named = list(map(str, paths))
-    looks: list[Look] = []
+    looks: dict[str, Look] = {}
     changes: list[Change] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
-    files = list(sources(named))
-    for number, (name, file) in enumerate(files):
+    files = {str(file): name for name, file in sources(named)}
+    for module in _modules(files, named):
         if progress is not None:
-            progress(number, len(files))
-        module = _module(file)
+            progress(len(looks), len(files))
+        file = Path(module.path)
         seen = look_at(module, spec)
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
-            facts[name].append(("note", f"{file}: not changed, for it is a link; name the file itself"))
-        if (
-            (fix or unsafe or diff)
-            and not linked
-            and (change := mended(module, seen.findings, lambda m: look_at(m, spec), unsafe))
-        ):
+            facts[files[module.path]].append(("note", f"{file}: not changed, for it is a link; name the file itself"))
+        if (fix or unsafe or diff) and not linked and (change := _mended(module, seen, spec, unsafe)):
             changes.append(change)
             if not diff:
                 write(file, change)
                 seen = look_at(change.after, spec)
-        looks.append(seen)
-    judged = Judgement.of([*(seen.judged for seen in looks), *_beside_the_point(looks)])
+        looks[module.path] = seen
+    in_order_of_files = [looks[path] for path in files]
+    judged = Judgement.of(
+        [
+            _over_all_files([seen.judged for seen in in_order_of_files]),
+            *_beside_the_point(in_order_of_files),
+        ]
+    )
     return LintReport(
         spec=spec,
         subjects=tuple(Subject(_kind(name), name, tuple(notes)) for name, notes in facts.items()),
-        findings=in_order(finding for seen in looks for finding in seen.findings),
+        findings=in_order(finding for seen in in_order_of_files for finding in seen.findings),
         examined=judged.examined,
         not_judged=judged.not_judged,
         seconds=time.perf_counter() - started,
         changes=tuple(changes),
         files=len(looks),
-        suppressed=sum(seen.suppressed for seen in looks),
+        suppressed=sum(seen.suppressed for seen in in_order_of_files),
+        trains=any(seen.trains for seen in in_order_of_files),
     )
 
 
@@ -122,16 +135,29 @@ def look_at(module: Module, spec: RunSpec) -> Look:
     except SpecError as error:
         parts.append(Judgement(not_judged=(NotJudged("settings in the code", str(error), place=module.path),)))
     judged = Judgement.of(parts)
-    applies = bool(judged.findings) or _trains(module)
+    applies = bool(judged.findings) or _uses_a_library(module)
     if not applies or (module.broken and not module.tree.body):
-        judged = replace(judged, examined=())
+        judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
     kept = [f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)]
-    return Look(tuple(sorted(kept, key=lambda f: _offset(module, f))), judged, len(found) - len(kept), applies)
+    return Look(
+        tuple(sorted(kept, key=lambda f: _offset(module, f))),
+        judged,
+        len(found) - len(kept),
+        applies,
+        _runs_a_training(module),
+    )
 
 
-def _trains(module: Module) -> bool:
+def _runs_a_training(module: Module) -> bool:
+    """Does it train, or prepare what is trained: a trainer, a backward pass, an optimizer, data without generation?"""
+    if any(module.calls(*TRAININGS)) or any(module.methods("backward", "train_batch")):
+        return True
+    return not any(module.methods("generate", "evaluate", "simple_evaluate"))
+
+
+def _uses_a_library(module: Module) -> bool:
     """Does it use a library that the rules know the calls of?"""
     names = [alias.name for node in module.nodes(ast.Import) for alias in node.names]
     names += [node.module or "" for node in module.nodes(ast.ImportFrom)]
@@ -148,12 +174,37 @@ def _unparsed(module: Module, spec: RunSpec) -> Judgement:
                 f"code of {module.path}",
                 f"not parsed as Python: {broken.reason}",
                 place=":".join(map(str, (module.path, *module.place_of_broken(broken)))),
-                unlock=MEND_SYNTAX,
+                unlock=CORRECT_SYNTAX,
                 asked=asked,
             )
             for broken in module.broken
         )
     )
+
+
+def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
+    """The judgements of files as one, in which a rule on source has one line: what it examined in all of them.
+
+    It does not apply where no file has a place that it is about.
+    """
+    kinds = {rule.name(): rule for rule in rules("source") if issubclass(rule, SourceRule)}
+    counts: Counter[str] = Counter()
+    for examined in (examined for part in parts for examined in part.examined if examined.rule in kinds):
+        counts[examined.rule] += examined.of or 0
+    whole = Judgement.of(parts)
+    figures = {name: kinds[name].looks_at.measured(count) for name, count in counts.items()}
+    applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
+    return Judgement(
+        whole.findings,
+        tuple(dict.fromkeys(_with_figure(examined, figures.get(examined.rule)) for examined in whole.examined)),
+        tuple(part for part in whole.not_judged if part.asked or part.what not in applies),
+    )
+
+
+def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
+    if figure is None:
+        return examined
+    return replace(examined, figure=figure.text, count=figure.count, of=figure.of)
 
 
 def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
@@ -180,11 +231,51 @@ def _offset(module: Module, finding: Finding) -> int:
     return lines.starts[min(case.line, len(lines)) - 1] + (case.column or 1) - 1
 
 
-def _module(file: Path) -> Module:
+def _modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
+    """Every file, parsed; those that import each other are judged together, group after group."""
+    sources_of: dict[str, _Text] = {file: _text(file) for file in files}
+    imports = Imports(sources_of, named)
+    for group in grouped([(path, source.text) for path, source in sources_of.items()], imports):
+        modules = [_module(path, sources_of.pop(path)) for path in group]
+        yield from modules if len(modules) == 1 else Program(modules, imports).modules
+
+
+class _Text(NamedTuple):
+    """The text of a file, or why it could not be read."""
+
+    text: str
+    codec: str
+    fault: str
+
+
+def _text(path: str) -> _Text:
     try:
-        return read(file)
+        return _Text(*decode_any(Path(path)), "")
     except DataError as error:
-        return nothing(str(file), str(error).removeprefix(f"{file}: "))
+        return _Text("", "", str(error).removeprefix(f"{path}: "))
+
+
+def _module(path: str, source: _Text) -> Module:
+    if source.fault:
+        return nothing(path, source.fault)
+    try:
+        return parse(source.text, path, source.codec)
+    except DataError as error:
+        return nothing(path, str(error).removeprefix(f"{path}: "))
+
+
+def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change | None:
+    """The file after its fixes; each is tried in a small group of the files that it runs with."""
+    if not any(finding.fix is not None for finding in seen.findings):
+        return None
+    if module.program is None:
+        return mended(module, seen.findings, lambda tried: look_at(tried, spec), unsafe)
+    near = module.program.around(module)
+    program = near.program
+    assert program is not None
+    return mended(
+        near, look_at(near, spec).findings, lambda tried: look_at(program.with_text_changed(tried), spec), unsafe
+    )
 
 
 def _kind(name: str) -> str:

@@ -10,24 +10,35 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
-from truetune.checks.catalogue import DATA, choose, station
-from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.catalogue import DATA, choose, rules, station
+from truetune.checks.inspect_tokenized import KIND as TOKENIZED
+from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
+from truetune.checks.judgement import Judgement, NotJudged, Unmet, not_met, without_moot
 from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.whose import Whose
+from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.folder import locate
+from truetune.spec import located
 from truetune.spec.config import Config
 from truetune.spec.kind import NAMES, Kind, recognise
+from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks import read_config, what_would_tell
+from truetune.trainers.facts import TrainerName
 
 SETTINGS: tuple[Kind, ...] = ("truetune", "axolotl", "llama-factory", "trl", "transformers")
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
 CUTS = ("truncation-leaves-no-label", "truncation-cuts-the-terminator", "sft-max-length-default-1024")
 """Rules on what a cut at max_length loses"""
+PLAIN_STRINGS = "plain-string-pair-skips-template"
+"""The rule on rows that are trained as the strings that stand in the file"""
+
+LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
+"""Of a launch configuration: how many processes it starts"""
 
 
 @dataclass(slots=True)
@@ -78,6 +89,14 @@ def look(
         seen.whose.config(own)
         seen.judged.append(of_settings(own, spec))
     run = _run(seen, named=bool(paths) and settings is None)
+    if run is not None and (lacking := _absent_model(run)) is not None:
+        seen.judged.append(Judgement(not_judged=(lacking,)))
+        run = run.model_copy(update={"model": None})
+    tokenized = [path for path in run.data if is_tokenized(path, run)] if run is not None else []
+    as_ids = _tokenized(run, tokenized, seen, progress) if run is not None and tokenized else None
+    if run is not None and tokenized:
+        rest = tuple(path for path in run.data if path not in tokenized)
+        run = run.model_copy(update={"data": rest}) if rest else None
     if run is not None and run.data and run.tokenizer is None and seen.subjects:
         seen.subjects.append(Subject(NAMES["data"], ", ".join(run.data)))
         told = NotJudged("the data", "there is no tokenizer to render them with", unlock="name a tokenizer with -t")
@@ -85,15 +104,49 @@ def look(
         run = None
     if run is not None and run.trained_by is None and (note := seen.whose.note()):
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
-    report: Report = Report(spec=spec, findings=(), seconds=0)
+    report: Report = as_ids or Report(spec=spec, findings=(), seconds=0)
     if run is not None:
-        report = _checked(seen.whose.over(run), seen, progress) or report
+        of_rows = _checked(seen.whose.over(run), seen, progress)
+        if of_rows is not None and as_ids is not None:
+            seen.add(as_ids)
+        report = of_rows or report
     if isinstance(report, DataReport) and not report.rows:
         seen.subjects.append(Subject(NAMES["tokenizer"], report.tokenizer, tuple(report.facts.items())))
     subjects = (*seen.subjects, *report.subjects)
-    return with_judgement(
+    made = with_judgement(
         replace(report, subjects=subjects, seconds=time.perf_counter() - started), Judgement.of(seen.judged)
     )
+    one_cause = without_moot(Judgement(made.findings), rules(*DATA, "config"))  # settings and data may tell one cause
+    return replace(made, findings=one_cause.findings)
+
+
+def _absent_model(run: RunSpec) -> NotJudged | None:
+    """The model that a run names, where it is not on this machine and a tokenizer of its own stands in for its files.
+
+    None where the model is here, or is the only source of a tokenizer: then the error says how to fetch it.
+    """
+    if run.model is None or run.tokenizer is None or run.tokenizer == run.model:
+        return None
+    try:
+        locate(run.model)
+    except TokenizerError as error:
+        why, _, how = str(error).partition("; ")
+        return NotJudged("the model beside the tokenizer", why, unlock=how or "name its folder", asked=False)
+    return None
+
+
+def _tokenized(run: RunSpec, paths: Sequence[str], seen: Look, progress: Progress | None) -> Report | None:
+    """What the rules on tokenized rows say; the first report, the others being noted. None without a tokenizer."""
+    if run.tokenizer is None and run.model is None:
+        seen.subjects.append(Subject(TOKENIZED, ", ".join(paths)))
+        told = NotJudged("the token ids", "there is no tokenizer to read them with", unlock="name a tokenizer with -t")
+        seen.judged.append(Judgement(not_judged=(told,)))
+        return None
+    run = seen.whose.over(run)
+    first, *others = (inspect_tokenized(path, run, progress) for path in paths)
+    for report in others:
+        seen.add(report)
+    return first
 
 
 def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
@@ -126,15 +179,27 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
     rules = [rule for rule in choose(run.select, run.ignore, *DATA) if issubclass(rule, DataRule)]
     if seen.own_prompt:
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
+    if run.data and seen.whose.made_messages:
+        why = f"{seen.whose.made_messages} makes messages of the rows, which the chat template renders"
+        told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
+        moot = [rule for rule in rules if rule.name() == PLAIN_STRINGS]
+        seen.judged.append(Judgement(not_judged=tuple(not_met(rule, told) for rule in moot)))
+        rules = [rule for rule in rules if rule not in moot]
     return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
 
 
 def _look(path: str, seen: Look) -> None:
-    kinds = kinds_of(path)
+    kinds = kinds_of(path, seen.spec.trained_by)
+    if kinds == ("settings",):
+        seen.judged.append(Judgement(not_judged=(_of_unknown_program(path),)))
+        return
+    if kinds == ("accelerate",):
+        seen.judged.append(Judgement(not_judged=(_of_launch(path),)))
+        return
     if LOOKED.isdisjoint(kinds):
         what = NAMES.get(kinds[0], kinds[0])
-        raise UsageError(f"{path}: found {what}, which truetune check can't look at{BETTER.get(kinds[0], '')}")
-    if "data" in kinds and kinds[0] in ("data", *SOURCES):
+        raise UsageError(f"{path}: found {what}, which truetune check can't look at")
+    if ("data" in kinds and kinds[0] in ("data", *SOURCES)) or kinds[0] == "encoded":
         seen.data.append(path)
     for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
         if kind in SETTINGS and (kind != "truetune" or seen.settings is None):
@@ -151,9 +216,40 @@ def _look(path: str, seen: Look) -> None:
         seen.add(_checkpoint(str(last), seen))
 
 
-def kinds_of(path: str) -> tuple[Kind, ...]:
-    """As `recognise`; a glob or a URI names data."""
-    return ("data",) if "://" in path or (glob.has_magic(path) and not Path(path).exists()) else recognise(path)
+def _of_unknown_program(path: str) -> NotJudged:
+    """Settings whose keys are common words: rules on keys, defaults and absences hold for one program only."""
+    return NotJudged(
+        "the settings",
+        "no key of theirs is that of one program alone: a script may read them",
+        place=path,
+        unlock=what_would_tell(located.read(Path(path)).value),
+    )
+
+
+def _of_launch(path: str) -> NotJudged:
+    """How accelerate starts a script: which GPUs the machine has that it starts on is not in the file."""
+    value = located.read(Path(path)).value
+    given = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
+    return NotJudged(
+        "the accelerate launch configuration",
+        f"no rule reads it ({given}); each process uses one GPU, and GPUs beyond their number stay idle",
+        place=path,
+        unlock="compare num_processes with the number of GPUs",
+    )
+
+
+def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
+    """As `recognise`; a glob, a URI and the name of a cached data set of the hub name data."""
+    if is_hub_name(path):
+        if cached_data(path):
+            return ("data",)
+        if not near_path(path):
+            raise UsageError(not_cached(path))
+    return (
+        ("data",)
+        if "://" in path or (glob.has_magic(path) and not Path(path).exists())
+        else recognise(path, trained_by)
+    )
 
 
 def _is_settings(file: Path) -> bool:
@@ -165,10 +261,11 @@ def _is_settings(file: Path) -> bool:
 
 def _settings(path: str, seen: Look) -> None:
     """What the rules on settings say, and the run that they describe, where its data and tokenizer are at hand."""
-    config = read_config(path)
+    config = read_config(path, seen.spec.trained_by)
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
+    run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
     seen.whose.config(config)
     seen.judged.append(of_settings(config, seen.spec))
     facts = [
@@ -238,8 +335,7 @@ LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
 }  # fmt: skip
 
 
-LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "tokenizer"))
-BETTER: Mapping[Kind, str] = {"encoded": "; check the data that it was made of, or look at it with truetune view"}
+LOOKED = frozenset((*SETTINGS, *SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

@@ -52,7 +52,7 @@ class Pairing:
     def _count(self, name: str, lengths: NDArray[np.int64]) -> None:
         self.lengths[name] = grown(self.lengths[name], np.bincount(lengths, minlength=1))
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         """`pairs` and `labels`, plain values, where there are such rows."""
         found: dict[str, Any] = {}
         if count := self.longer + self.shorter + self.same:

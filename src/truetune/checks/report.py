@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
+from truetune.data.media import NONE as NO_MEDIA
+from truetune.data.media import Media
 from truetune.encoding.batch import Example
 from truetune.encoding.ledger import Ledger
 from truetune.spec.run import RunSpec, Severity
@@ -44,6 +46,8 @@ class Lengths:
     """tokens behind the limit"""
     lost_supervised: int
     """supervised tokens behind the limit"""
+    media: Media = NO_MEDIA
+    """images, sound and video of the rows, whose tokens are not counted"""
 
 
 @dataclass(frozen=True, slots=True)

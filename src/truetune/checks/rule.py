@@ -17,11 +17,16 @@ from truetune.checks.by_trainer import ByFact
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement
+from truetune.checks.needs import NO_PAIRS
+from truetune.checks.setting_values import is_set, is_unknown, name_of, shown
+from truetune.checks.unmet import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.machine import Launch
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
+from truetune.render.weights import RowsOfEmbedding
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec, Severity
 from truetune.trainers import UNKNOWN, TrainerFacts
@@ -29,18 +34,24 @@ from truetune.trainers import UNKNOWN, TrainerFacts
 if TYPE_CHECKING:
     from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
+    from truetune.checks.code_places import CodePlaces
     from truetune.doctor.environment import Environment  # noqa: F401
     from truetune.generation.evaluated import Evaluated  # noqa: F401
     from truetune.generation.inquest import Inquest  # noqa: F401
     from truetune.generation.looks import Watched  # noqa: F401
+    from truetune.generation.proven import ParserProof
     from truetune.generation.service import Service  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.source.module import Module  # noqa: F401
+    from truetune.tokenized.data import TokenizedData  # noqa: F401
 
 MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
 Subject = TypeVar("Subject")
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
+NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
+NO_OUTPUT = Unmet("no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log")
+SEE_A_RUN = "see what a run does: truetune run -- YOUR COMMAND"
 NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")
 
 
@@ -54,6 +65,8 @@ class Setup:
     """Renderings of small conversations with this template, made once; they need no data."""
     trainer: TrainerFacts = UNKNOWN
     """What the trainer does that will read the rows"""
+    embedding: RowsOfEmbedding | None = None
+    """Of a model in memory; None: that of the files counts"""
 
 
 class Rule(Generic[Subject]):
@@ -63,7 +76,7 @@ class Rule(Generic[Subject]):
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
     moot_where: ClassVar[tuple[str, ...]] = ()
-    """Names of rules whose findings explain this one's, at the same places: it is told as evidence of theirs then"""
+    """Names of rules whose findings explain this one's, on the same rows or on the whole; it is their evidence then"""
     by_trainer: ClassVar[tuple[ByFact, ...]] = ()
     """The facts of the trainer that its severity depends on"""
 
@@ -83,8 +96,9 @@ class Rule(Generic[Subject]):
         """Why this rule can say nothing about its subject; None where it can. Asked where it found nothing."""
         return None
 
-    def figure(self) -> str:
-        """What it measured where nothing is wrong, in one line with its numbers; empty where it measures nothing."""
+    def figure(self) -> Measurement | str:
+        """What it measured, asked where it found nothing and its needs are met; a text where it counts nothing of a
+        number of things, empty where it measures nothing."""
         return ""
 
     def findings(self) -> Iterator[Finding]:
@@ -123,6 +137,9 @@ class Rule(Generic[Subject]):
 class DataRule(Rule[Setup]):
     """Looks at the setup and at every batch of rows, then says what it found."""
 
+    judges_without_rows: ClassVar[bool] = False
+    """Do rows only add to its evidence?"""
+
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.setup = setup
@@ -139,9 +156,30 @@ class DataRule(Rule[Setup]):
     def broken_line(self, origin: Origin, reason: str) -> None:
         """Called for each line that holds no row; `reason` begins with its place."""
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         """Called after the last batch: figures by name, plain values, for the `data` of a report."""
         return {}
+
+
+class PairRule(DataRule):
+    """Looks at pairs of a chosen and a rejected answer; it counts those that it has looked at."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.pairs = 0
+
+    def unmet(self) -> Unmet | None:
+        return None if self.pairs else NO_PAIRS
+
+
+class TokenizedRule(Rule["TokenizedData"]):
+    """Looks at rows that are token ids already."""
+
+    needs_right_tokenizer: ClassVar[bool] = True
+    """Does it read what the ids mean? Under another tokenizer or template they mean nothing"""
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.summary.rows else NO_TOKENIZED_ROW
 
 
 class ConfigRule(Rule[Config]):
@@ -151,14 +189,30 @@ class ConfigRule(Rule[Config]):
     """Training methods that it is about; empty: all"""
     stacks: ClassVar[tuple[str, ...]] = ()
     """Stacks that it is about; empty: all"""
+    about: ClassVar[tuple[str, ...]] = ()
+    """Settings of which one has to be set, as fields of RunSpec or keys of the file; empty: it is always about them"""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Settings that it compares besides"""
 
     def unmet(self) -> Unmet | None:
-        method, stack = self.subject.spec.training.method, self.subject.stack
-        if self.methods and method not in self.methods:
-            return Unmet(f"it is about training by {' or '.join(self.methods)}, not by {method}")
-        if self.stacks and stack not in self.stacks:
+        config = self.subject
+        if self.methods and config.spec.training.method not in self.methods:
+            return Unmet(f"it is about training by {' or '.join(self.methods)}, not by {config.spec.training.method}")
+        if self.stacks and config.stack not in self.stacks:
             return Unmet(f"it is about settings of {' or '.join(self.stacks)}")
+        unknown = [name_of(config, name) for name in (*self.about, *self.reads) if is_unknown(config, name)]
+        if unknown:
+            return Unmet(f"only the program knows the value of {', '.join(unknown)}", SEE_A_RUN)
+        if self.about and not any(is_set(config, name) for name in self.about):
+            return Unmet(f"it is about {' or '.join(name_of(config, name) for name in self.about)}, and none is set")
         return None
+
+    def figure(self) -> Measurement | str:
+        return self.compared()
+
+    def compared(self) -> str:
+        """The settings that it compares, with their values."""
+        return ", ".join(shown(self.subject, name) for name in (*self.about, *self.reads))
 
 
 class DeviceRule(Rule[Launch]):
@@ -174,12 +228,23 @@ class DeviceRule(Rule[Launch]):
 class SourceRule(Rule["Module"]):
     """Looks at one Python file or notebook. It gives one finding for each place in it."""
 
+    looks_at: ClassVar[CodePlaces]
+    """The places that it is about; where a file has none, it does not apply"""
+
+    def unmet(self) -> Unmet | None:
+        return None if self.looks_at.count(self.subject) else self.looks_at.none
+
+    def figure(self) -> Measurement | str:
+        return self.looks_at.measured(self.looks_at.count(self.subject))
+
 
 class LogRule(Rule["RunLog"]):
     """Looks at the log of a run."""
 
     needs: ClassVar[tuple[str, ...]] = ()
     """Curves without which it can say nothing"""
+    least: ClassVar[int] = 1
+    """Finite records of each of them that it takes"""
     kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of training that it is about (`RunLog.kind`); all where it names none"""
 
@@ -187,11 +252,46 @@ class LogRule(Rule["RunLog"]):
         if self.kinds and self.subject.kind not in self.kinds:
             return Unmet(f"it is about {' or '.join(self.kinds)}, and the log is of {self.subject.kind}")
         lacking = [name for name in self.needs if not self.subject.curve(name)]
-        return Unmet(f"the log has no {', '.join(lacking)}") if lacking else None
+        if lacking:
+            unlocks = (LOGGED_BY[name] for name in lacking if name in LOGGED_BY)
+            return Unmet(f"the log has no {', '.join(lacking)}", next(unlocks, ""))
+        few = next((name for name in self.needs if self.records(name) < self.least), None)
+        return None if few is None else too_few(self.records(few), self.least, few)
+
+    def records(self, name: str) -> int:
+        """Finite records of a curve."""
+        return int(self.subject.curve(name).finite().step.size)
+
+
+class OutputRule(LogRule):
+    """Looks at the console output of a run."""
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.output is not None else NO_OUTPUT
 
 
 class CheckpointRule(Rule["Checkpoint"]):
     """Looks at the files of a saved model or adapter."""
+
+    kind: ClassVar[str] = ""
+    """`model` or `adapter`; empty: both"""
+    compares: ClassVar[bool] = False
+    """With the base"""
+    opens: ClassVar[bool] = True
+    """It looks at tensors"""
+
+    def unmet(self) -> Unmet | None:
+        found = self.subject
+        if self.kind and found.kind != self.kind:
+            return Unmet(f"it is about {self.kind}s, and this is {A_KIND[found.kind]}")
+        if self.opens and not found.tensors:
+            if found.weights.pickled:
+                return Unmet("the weights are a pickle, which is not opened", "save them as safetensors")
+            return Unmet("no tensor could be read", "name a folder with whole safetensors files")
+        if self.compares and found.base is None:
+            named = f"its base {found.base_name} is not on this machine" if found.base_name else "no base is named"
+            return Unmet(named, "name its folder with --base")
+        return None
 
 
 class BatchRule(Rule["Audit"]):
@@ -235,7 +335,7 @@ class LawRule(Rule["Audit"]):
             return Unmet(f"it differs ({measured['value']:.2g}), which other findings or the settings explain")
         return None
 
-    def figure(self) -> str:
+    def figure(self) -> Measurement | str:
         measured = self.subject.laws[self.law]
         return f"{measured['value']:.2g}, tolerance {measured['tolerance']:.1g} {measured.get('unit', '')}".strip()
 
@@ -251,6 +351,10 @@ class RecitationRule(Rule["Audit"]):
 class AnswersRule(Rule["Watched"]):
     """Looks at what a model answers, at some steps of its training or after it."""
 
+    def unmet(self) -> Unmet | None:
+        looks = self.subject.looks
+        return None if looks and looks[-1].samples else NO_ANSWER
+
 
 class CauseRule(Rule["Inquest"]):
     """Looks for what makes a finished model answer badly."""
@@ -259,10 +363,49 @@ class CauseRule(Rule["Inquest"]):
 class EvaluationRule(Rule["Evaluated"]):
     """Looks at the losses and scores of a finished model, and at what measured them."""
 
+    of_parser: ClassVar[bool] = False
+    """It looks at what the parser makes of gold answers"""
+
+    def unmet(self) -> Unmet | None:
+        if not self.of_parser:
+            return None
+        if self.subject.parser is None:
+            return Unmet("no parser is named", "name one with --parser, and ask rows with --answers")
+        if self.subject.parser.gave_up:
+            return Unmet("the parser was too slow to be tried, which parser-is-unstable-or-slow is about")
+        return (
+            None if self.subject.parser.golds else Unmet("no row has a gold answer", "name rows with answers (--data)")
+        )
+
+    def proof(self) -> ParserProof:
+        """What the parser makes of answers whose reading is known; there is one where `unmet` says nothing."""
+        assert self.subject.parser is not None
+        return self.subject.parser
+
 
 class ServingRule(Rule["Service"]):
     """Looks at what a server makes of a model."""
 
+    part: ClassVar[str] = ""
+    """The part of the service that it looks at: `strength`, `sampling`, ...; empty: the prompts"""
+
+    def unmet(self) -> Unmet | None:
+        if self.part and getattr(self.subject, self.part) is None:
+            return Unmet(f"the {self.part} of the server was not looked at", SEEN_BY[self.part])
+        if not self.part and not self.subject.prompts:
+            return Unmet("the server was asked for no prompt", "check again")
+        return None
+
 
 class EnvironmentRule(Rule["Environment"]):
     """Looks at the user's interpreter, its packages, and the machine."""
+
+    of_torch: ClassVar[bool] = False
+    """It looks at what torch says of itself"""
+
+    def unmet(self) -> Unmet | None:
+        if not self.of_torch or self.subject.torch is not None:
+            return None
+        if "torch" not in self.subject.packages:
+            return Unmet("torch is not installed in this environment", "name another one with --python")
+        return Unmet("torch was not imported", "leave --no-imports out, and see that it loads")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from math import inf
 
 from truetune.checks.catalogue import DATA, choose
@@ -18,7 +18,7 @@ from truetune.checks.report import DataReport, TokenView
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
-from truetune.checks.whose import resolved, trainer_of
+from truetune.checks.whose import resolved, trainer_of_rows
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read
 from truetune.encoding.encoder import Encoder
@@ -35,7 +35,7 @@ VIEWED_TOKENS = 400_000
 """No further rows are shown from this many tokens on; rows of findings are."""
 
 
-FEW, MANY = 24, 100
+FEW, MANY = 24, 600
 """Rows of findings that are read again for the token view of a report, and of a page"""
 NEAR, READ = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
@@ -88,7 +88,7 @@ def _check(
         rules.take(batch)
     rules.refuse_broken()
     lengths, learned = tally.lengths(), labels.learned()
-    data = tally.told(lengths) | rules.told() | {"learned": learned.told()}
+    data = tally.report_data(lengths) | rules.report_data() | {"learned": learned.report_data()}
     judged = Judgement.of([rules.judgement(), broken.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))])
     return DataReport(
         spec=spec,
@@ -124,7 +124,7 @@ def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     try:
         setup = prepare(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        wanted = _wanted(report.findings, MANY)
+        wanted = _wanted(report.findings, MANY, each=MANY)
         near = {origin for origin in wanted if origin.row < READ}
         views = [*_views(setup, encoder, near, rows), *_far_views(setup, encoder, wanted - near)]
         return replace(report, views=tuple(views))
@@ -166,7 +166,7 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     if spec.training.special_tokens:
         made = probes(with_special(made.tokenizer, spec.training.special_tokens), spec)
     made = replace(made, only_reference=only_reference)
-    return Setup(spec, made.tokenizer, made, trainer_of(spec))
+    return Setup(spec, made.tokenizer, made, trainer_of_rows(spec))
 
 
 def _rows(
@@ -181,11 +181,11 @@ def _rows(
     return read(paths, format=spec.format, columns=spec.map, progress=progress, on_broken=on_broken, on_empty=on_empty)
 
 
-def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf) -> set[Origin]:
-    """Of first cases, then of the others, those before row `rows`."""
-    cases = [f.cases[i] for i in range(SHOWN_CASES) for f in findings if len(f.cases) > i]
-    places = (case.origin for case in cases if case.origin is not None and case.origin.row < rows)
-    return set(islice(dict.fromkeys(places), most))
+def _wanted(findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES) -> set[Origin]:
+    """Of first cases, then of the others, those before row `rows`; up to `each` of a finding."""
+    in_turn = zip_longest(*(finding.cases[:each] for finding in findings))
+    places = (case.origin for cases in in_turn for case in cases if case is not None and case.origin is not None)
+    return set(islice(dict.fromkeys(place for place in places if place.row < rows), most))
 
 
 def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> Iterator[TokenView]:

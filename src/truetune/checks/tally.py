@@ -12,6 +12,7 @@ from truetune.checks.along import Along
 from truetune.checks.bins import binned, edges, grown, quantile
 from truetune.checks.pairing import Pairing
 from truetune.checks.report import Lengths
+from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 from truetune.encoding.ledger import Ledger, ledger
 from truetune.render.rendering import Source
@@ -33,6 +34,7 @@ class Tally:
         self.shares: NDArray[np.int64] = np.zeros(SHARES + 1, dtype=np.int64)
         """Examples by the share of their tokens that is supervised, in twentieths"""
         self.lost_supervised = 0
+        self.media = Media()
         self.along, self.pairing = Along(), Pairing()
 
     def add(self, batch: Batch) -> None:
@@ -40,6 +42,7 @@ class Tally:
         self.rows += len(batch.rows)
         self.examples += len(batch.examples)
         self.rejected += len(batch.rejected)
+        self.media += batch.media
         self.formats.update(row.format for row in batch.rows)
         self.sources += ledger(batch.source, batch.supervised).counts
         self.unsupervised += int((supervised == 0).sum())
@@ -70,9 +73,10 @@ class Tally:
             over=int(behind.sum()),
             lost_tokens=int((behind * np.arange(1, len(behind) + 1)).sum()),
             lost_supervised=self.lost_supervised,
+            media=self.media,
         )
 
-    def told(self, lengths: Lengths) -> dict[str, Any]:
+    def report_data(self, lengths: Lengths) -> dict[str, Any]:
         """Shares, order and pairs, as plain values."""
         tokens = self.by_length * np.arange(len(self.by_length))
         shares = {
@@ -82,4 +86,4 @@ class Tally:
             "tokens": binned(tokens, lengths.edges).tolist(),
             "supervised": binned(self.learned, lengths.edges).tolist(),
         }
-        return {"shares": shares, "order": self.along.told(), **self.pairing.told()}
+        return {"shares": shares, "order": self.along.report_data(), **self.pairing.report_data()}

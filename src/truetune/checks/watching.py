@@ -25,7 +25,18 @@ def judgement_of(watched: Watched, spec: RunSpec | None = None) -> Judgement:
         return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
     spec = spec or RunSpec()
     rules = [rule for rule in choose(spec.select, spec.ignore, "answers") if issubclass(rule, AnswersRule)]
-    return judge(rules, watched)
+    return Judgement.of([judge(rules, watched), Judgement(not_judged=_whether_right(watched))])
+
+
+def _whether_right(watched: Watched) -> tuple[NotJudged, ...]:
+    """How near the answers come to their references: no rule says from where on that is too far."""
+    scores = [sample.scores for sample in watched.looks[-1].samples]
+    known = [score.overlap for score in scores if score.overlap is not None]
+    if not known or any(score.parsed is not None for score in scores):
+        return ()
+    overlap = f"their overlap with {len(known):,} references is {sum(known) / len(known):.2f}, and no parser is named"
+    unlock = "name a parser (--parser), or another model (--against)"
+    return (NotJudged("whether the answers are right", overlap, unlock=unlock, asked=False),)
 
 
 def report_of(watched: Watched, spec: RunSpec, path: str) -> Report:

@@ -19,6 +19,7 @@ from truetune.errors import DataError, SpecError, TruetuneError
 from truetune.source.config import config_of_source
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
+from truetune.source.prepared import made_messages
 from truetune.source.walk import sources
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
@@ -64,6 +65,13 @@ class Whose:
         modules = (_module(file) for _, file in sources(self.sources))
         scripts = (sighting_of(module) for module in modules if module is not None)
         return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
+
+    @cached_property
+    def made_messages(self) -> str:
+        """Where a script maps the rows to messages: they are not trained as they stand. Empty where none does."""
+        modules = (_module(file) for _, file in sources(self.sources))
+        made = ((module.path, made_messages(module)) for module in modules if module is not None)
+        return next((f"{path}, line {call.node.lineno}" for path, call in made if call is not None), "")
 
     @property
     def names(self) -> tuple[TrainerName, ...]:
@@ -173,6 +181,8 @@ def resolved(spec: RunSpec) -> RunSpec:
 def trainer_of(spec: RunSpec) -> TrainerFacts:
     """The facts of the run's trainer, as its settings change them."""
     facts, training = facts_of(spec.trained_by), spec.training
+    if training.shuffle is not None:
+        facts = replace(facts, shuffles=replace(facts.shuffles, value=training.shuffle))
     if facts.name is None and training.pads_masked_by is None:
         return facts
     if training.pads_masked_by is not None:
@@ -185,11 +195,22 @@ def trainer_of(spec: RunSpec) -> TrainerFacts:
     return replace(facts, cut=replace(facts.cut, value=_cut(facts.cut.value, spec)))
 
 
+def trainer_of_rows(spec: RunSpec) -> TrainerFacts:
+    """As `trainer_of`, called by its package where the rows are preference pairs: another class of it reads them than
+    the one that the facts are named after."""
+    facts, row = trainer_of(spec), first_row(spec)
+    if row is None or not row.is_preference:
+        return facts
+    return replace(facts, title=facts.family, collator="")
+
+
 def _cut(cut: Cut, spec: RunSpec) -> Cut:
     """What happens to long rows under the settings."""
     other = spec.training.other
     if spec.training.packing and spec.training.packing_strategy in WHOLE_PACKS:
         cut = cut._replace(action="none")
+    elif spec.training.no_length_limit and spec.max_length is None:
+        cut = cut._replace(action="none", limit=None)
     elif other.get("excess_length_strategy") == "truncate":
         cut = cut._replace(action="end")
     elif cut.action == "count" and spec.encode.overflow != "drop":

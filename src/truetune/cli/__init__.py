@@ -32,6 +32,7 @@ from truetune.cli.planning import plan
 from truetune.cli.rehearsing import rehearse
 from truetune.cli.reporting import report
 from truetune.cli.sampling import sample
+from truetune.cli.scoring import score
 from truetune.cli.serving import serve_check
 from truetune.cli.starting import init
 from truetune.cli.training import train
@@ -123,7 +124,7 @@ def commands(context: click.Context) -> None:
 for command in (
     *(check, fix, lint, diagnose, run, plan, show, encode, rules, explain, demo, completion, doctor, rehearse),
     *(init, train, merge, export, movement),
-    *(sample, evaluate, serve_check, ladder, report, view),
+    *(sample, score, evaluate, serve_check, ladder, report, view),
 ):
     command.context_settings = {**SETTINGS, **command.context_settings}
     complete_paths(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,16 @@ from truetune.errors import UsageError
 if TYPE_CHECKING:
     from truetune.auditing.run import Outcome
     from truetune.probe.record import Record
+    from truetune.spec.run import RunSpec
+
+SIGNALS = 128
+"""Exit codes from here on say which signal ended a command, as shells number them"""
+LAST_LINES = 8
+"""Of what a command printed before it failed"""
+READ_LINES = 60
+"""Of what it printed, in which the cause is looked for: what stands further up did not end it"""
+ENDED_FROM_OUTSIDE = (137, 139)
+"""SIGKILL and SIGSEGV, as shells number them: no process could leave a traceback"""
 
 
 @click.command(
@@ -46,11 +57,13 @@ def run(
     batch_keys: str | None,
     **options: Any,
 ) -> int:
-    """Run COMMAND unchanged, and audit what reaches the loss when its transformers.Trainer begins to train.
+    """Run COMMAND unchanged, and audit what reaches the loss: when its transformers.Trainer begins to train, or after
+    the first steps of a loop of its own.
 
-    The first train() of each trainer class in each process is looked at; the report goes to stderr. With findings at
-    or above --fail-on the run ends there with exit code 1. Else its exit code is COMMAND's own; where that is 0 and
-    something could not be judged it is 3.
+    The first train() of each trainer class in each process is looked at, or the first loop that trains a model of
+    transformers; the report goes to stderr. With findings at or above --fail-on the run ends there with exit code 1.
+    Else its exit code is COMMAND's own; where that is 0 and something could not be judged it is 3. Where the command
+    ends in an exception or is killed, a second report says what is known of that.
 
     \b
     Examples:
@@ -77,13 +90,42 @@ def run(
     orders = {"mode": "audit", "batches": batches, "laws": laws, "canary": canary, "keys": pairs_of(batch_keys)}
     outcome = start(command, orders, judge, say)
     if not outcome.reached and not outcome.lost:
-        say(f"nothing was audited: {unseen(outcome)}")
+        say(f"nothing was audited: {unaudited(outcome)}")
+    stopped = 1 in verdicts and on_error == "stop"
+    if outcome.code and not stopped:
+        tell_the_end(outcome, command, spec, numbered(deliver, len(verdicts)), seen=bool(verdicts))
     if on_error == "warn":
         return outcome.code
-    if 1 in verdicts:
+    if stopped:
         return 1
     lost = outcome.lost or not verdicts or NOT_JUDGED in verdicts
     return outcome.code or (NOT_JUDGED if lost and not spec.allow_unjudged else 0)
+
+
+def tell_the_end(outcome: Outcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool) -> None:
+    """What is known of a command that failed: the report on what ended it, and what it printed last.
+
+    `seen`: was a batch of it judged? Where none was, a report that is asked for says so: it is never clean.
+    """
+    from truetune.checks.diagnose import diagnose_end
+
+    if outcome.code >= SIGNALS and outcome.code not in ENDED_FROM_OUTSIDE:
+        return
+    printed = lines_of(outcome.printed)
+    text = outcome.tracebacks or "\n".join(printed)
+    report = diagnose_end(text, shlex.join(command), outcome.code, spec=spec, seen=seen)
+    if printed and not outcome.tracebacks and not report.findings:
+        say(f"the command ended with exit code {outcome.code}; it printed last:")
+        for line in printed[-LAST_LINES:]:
+            say(f"  {line}")
+    if report.findings or (not seen and (deliver.output or deliver.html)):
+        deliver(report, err=True)
+
+
+def lines_of(printed: str) -> list[str]:
+    """The last lines that were printed, without empty ones; of a progress bar what stands there at its end."""
+    lines = [line.rstrip().rpartition("\r")[2] for line in printed.replace("\r\n", "\n").split("\n")]
+    return [line for line in lines if line.strip()][-READ_LINES:]
 
 
 def pairs_of(text: str | None) -> dict[str, str | int]:
@@ -108,6 +150,18 @@ def say(line: str) -> None:
 def speaker(*, quiet: bool) -> Callable[[str], None]:
     """`say`, or nothing at all."""
     return (lambda line: None) if quiet else say
+
+
+def unaudited(outcome: Outcome) -> str:
+    """Why nothing was audited, and what to do."""
+    if outcome.own_loops:
+        return "the script's own loop ended with its first step; the audit looks at what comes behind that"
+    if not outcome.waiting or outcome.code:
+        return unseen(outcome)
+    return (
+        f"{unseen(outcome)}, and no loop of its own trained a model of transformers; for another one call "
+        "truetune.audit(model, loader, tokenizer) in the script"
+    )
 
 
 def unseen(outcome: Outcome) -> str:

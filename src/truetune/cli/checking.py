@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from truetune.cli.helping import Command
-from truetune.cli.options import run_of, settings_of, spec_options
+from truetune.cli.options import row_options, row_settings, run_of, settings_of, spec_options
 from truetune.cli.output import Delivery, console, emit, form_options, progress_option, report_options
 from truetune.errors import UsageError
 from truetune.trainers.facts import NAMES
@@ -51,27 +51,28 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check                            (settings from truetune.yaml)
     """
     from truetune.checks.look import kinds_of, look
+    from truetune.fixing.tried_edits import with_tried_edits
     from truetune.report.progress import checking
     from truetune.spec.files import CONFIG
 
     deliver = Delivery.of(options)
-    kinds = {path: kinds_of(path) for path in paths}
+    kinds = {path: kinds_of(path, options["trained_by"]) for path in paths}
     if options["config"] is None and (own := next((path for path in paths if kinds[path][0] == "truetune"), None)):
         options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
         paths = tuple(path for path in paths if path != own or kinds[path][1:])
     given = options["config"] is not None
-    about_data = not paths or any(kinds[path][0] in ("data", "tokenizer") for path in paths)
+    about_data = not paths or any(kinds[path][0] in ("data", "encoded", "tokenizer") for path in paths)
     spec, settings = settings_of(options, quiet=deliver.quiet, whole=about_data)
     settings = settings if given or not paths else None
     with checking(off=no_progress or deliver.quiet) as progress:
-        report = look(paths, spec, settings=settings, base=base, progress=progress)
+        report = with_tried_edits(look(paths, spec, settings=settings, base=base, progress=progress))
     return deliver(report)
 
 
-@click.command(cls=Command, short_help="Check Python sources and notebooks, and mend them.")
+@click.command(cls=Command, short_help="Check Python sources and notebooks, and fix them.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--fix", is_flag=True, help="Mend what can be mended without a change of meaning elsewhere.")
-@click.option("--unsafe-fixes", is_flag=True, help="Mend also where the change may need a look.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed without a change of meaning elsewhere.")
+@click.option("--unsafe-fixes", is_flag=True, help="Fix also where the change may need a review.")
 @click.option("--diff", is_flag=True, help="Print the changes as a patch instead of findings, and write nothing.")
 @progress_option
 @report_options
@@ -101,7 +102,7 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, no_p
     said = []
     if report.changes:
         done = many(sum(len(change.mended) for change in report.changes), "finding")
-        verb = "would be mended" if diff else "mended"
+        verb = "would be fixed" if diff else "fixed"
         said.append(f"{done} {verb} in {len(report.changes):,} of {many(report.files, 'file')}")
     if report.suppressed:
         said.append(f"{many(report.suppressed, 'finding')} kept quiet by `# truetune: ignore`")
@@ -115,15 +116,18 @@ def lint(paths: tuple[str, ...], fix: bool, unsafe_fixes: bool, diff: bool, no_p
 @click.option("--data", multiple=True, metavar="PATH",
               help="The run's training data: what its loss should be. Repeatable.")  # fmt: skip
 @click.option("-t", "--tokenizer", metavar="DIR", help="The run's tokenizer folder, for --data.")
+@row_options
 @report_options
 def diagnose(run: str, **options: Any) -> int:
-    """Look at the log of RUN: a run's folder or checkpoint (trainer_state.json), TensorBoard files, JSONL, CSV, W&B.
+    """Look at the log of RUN: a run's folder or checkpoint (trainer_state.json), TensorBoard files, JSONL, CSV, W&B; or
+    what it printed (run.log, nohup.out, slurm-1.out, a notebook), which says how it ended too.
 
     The exit code is 1 where a finding is at or above --fail-on.
 
     \b
     Examples:
       truetune diagnose outputs/run-3
+      truetune diagnose nohup.out
       truetune diagnose trainer_log.jsonl --data chats.jsonl -t path/to/model
     """
     from truetune.checks.diagnose import diagnose as look
@@ -132,8 +136,9 @@ def diagnose(run: str, **options: Any) -> int:
     deliver = Delivery.of(options)
     if options["data"] and options["tokenizer"] is None:
         raise UsageError("--data needs the run's tokenizer: name its folder with -t")
-    spec = spec_of({name: value for name, value in options.items() if value not in (None, ())}, "command line")
-    return deliver(look(run, spec=spec))
+    settings = row_settings(options)
+    settings |= {name: value for name, value in options.items() if value not in (None, ())}
+    return deliver(look(run, spec=spec_of(settings, "command line")))
 
 
 @click.command(cls=Command, short_help="Show a row token by token.")
@@ -154,6 +159,7 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
       truetune show chats.jsonl:46 -t path/to/model
       truetune show truetune.yaml --json
     """
+    from truetune.checks.inspect_tokenized import is_tokenized, view_of_ids
     from truetune.checks.run import view
     from truetune.report.show import render_view, view_json
 
@@ -162,7 +168,11 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
         name, _, number_of_line = options["data"][0].rpartition(":")
         if name and number_of_line.isdecimal():
             options["data"], line = (name,), int(number_of_line)
-    views = view(run_of(options), row, line=line)
+    spec = run_of(options)
+    if spec.data and is_tokenized(spec.data[0], spec):
+        views = [view_of_ids(spec, spec.data[0], row, line=line)]
+    else:
+        views = view(spec, row, line=line)
     if output_format == "json":
         emit("show", {"examples": [view_json(example) for example in views]})
         return 0

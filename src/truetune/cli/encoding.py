@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from truetune.cli.helping import Command
 from truetune.cli.options import run_of, spec_options
 from truetune.cli.output import console, emit, form_options, html_option, progress_option, quiet_option, write_page
 from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.spec.run import RunSpec
 
 OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
 TRAINERS = ("transformers", "axolotl", "llama-factory")
@@ -69,20 +72,28 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     show_default=True,
     help="This machine, or a Ray cluster.",
 )
+@click.option(
+    "--verify",
+    metavar="CACHE",
+    help="Write nothing: compare the rows of CACHE (files or a folder of token ids) with what DATA encode to.",
+)
 @click.option("--dry-run", is_flag=True, help="Encode the first rows only, write nothing, and say what would be.")
 @form_options()
 @html_option
 @quiet_option
 @progress_option
 def encode(
-    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, output_format: str,
-    html: str | None, quiet: bool, no_progress: bool, **options: Any,
+    out: str | None, cache: str | None, jobs: int | None, engine: str, dry_run: bool, verify: str | None,
+    output_format: str, html: str | None, quiet: bool, no_progress: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Encode DATA (files, folders, globs, or a settings file) with a tokenizer: ids and labels, ready for any trainer.
+
+    With --verify the exit code is 1 where the cache holds other ids or labels than the data encode to.
 
     \b
     Examples:
       truetune encode chats.jsonl -t path/to/model -o encoded
+      truetune encode chats.jsonl -t path/to/model --verify last_run_prepared
       truetune encode chats.jsonl -t path/to/model -o packed --max-length 4096 --packing best-fit
       truetune encode truetune.yaml             (settings from a file)
     """
@@ -94,6 +105,11 @@ def encode(
     if dry_run and html:
         raise UsageError("--dry-run has no page: leave out one of --dry-run and --html")
     spec = run_of(options, quiet=quiet)
+    _refuse_token_ids(spec)
+    if verify is not None:
+        if dry_run or html or out:
+            raise UsageError("--verify writes nothing: leave out --dry-run, --html and -o")
+        return _verified(spec, verify, output_format)
     if dry_run:
         made = estimate(spec, out, cache=cache)
         if output_format == "json":
@@ -116,3 +132,28 @@ def encode(
     else:
         render_encoded(encoded, console())
     return 0
+
+
+def _refuse_token_ids(spec: RunSpec) -> None:
+    """Raise UsageError for data that is encoded already."""
+    from truetune.checks.inspect_tokenized import is_tokenized
+
+    for path in spec.data:
+        if is_tokenized(path, spec):
+            raise UsageError(
+                f"{path}: the rows are token ids already; check them (truetune check {path} -t TOKENIZER), or compare "
+                f"them with the rows that they were made of (truetune encode DATA -t TOKENIZER --verify {path})"
+            )
+
+
+def _verified(spec: RunSpec, path: str, output_format: str) -> int:
+    from truetune.report.verified import render_comparison
+    from truetune.tokenized.origin_facts import cache_at
+    from truetune.tokenized.verify import verify
+
+    found = verify(spec, cache_at(path))
+    if output_format == "json":
+        emit("verify", found.as_json())
+    else:
+        render_comparison(found, path, console())
+    return 0 if found.is_same else 1

@@ -29,6 +29,8 @@ from truetune.errors import UsageError
 @click.option("--eval-data", multiple=True, metavar="PATH",
               help="Evaluation data: with --unsafe, rows that stand in it are dropped. Repeatable.")  # fmt: skip
 @form_options()
+@click.option("--allow-unjudged", is_flag=True, default=None,
+              help="Exit with 0, not 3, where something could not be judged.")  # fmt: skip
 @quiet_option
 @progress_option
 def fix(
@@ -39,7 +41,8 @@ def fix(
     Each edit is tried on its row and kept only if the rule then finds less in it and nothing else breaks. What needs no
     fix is copied byte for byte. Without -t only what needs no chat template is fixed.
 
-    The exit code is 1 where something is left for a person, and with --diff also where something would change.
+    The exit code is 1 where something is left for a person, and with --diff also where something would change; 3 where
+    something that was asked for could not be judged.
 
     \b
     Examples:
@@ -56,21 +59,24 @@ def fix(
         raise UsageError("say where the fixed rows go with -o FILE, or see the changes first with --diff")
     spec = run_of(options, quiet=quiet)
     as_json = output_format == "json"
-    hunks: list[str] = []
-    say = (hunks.append if as_json else _print_hunk) if diff else None
+    show_hunk = _keep_quiet if as_json else _print_hunk
     try:
         with checking(off=no_progress or quiet or diff, verb="fixing") as progress:
-            fixed = run(spec, out, unsafe=unsafe, diff=say, progress=progress)
+            fixed = run(spec, out, unsafe=unsafe, diff=show_hunk if diff else None, progress=progress)
     except KeyboardInterrupt:
         click.echo("truetune: interrupted; nothing was written", err=True)
         raise
     if as_json:
-        emit("fix", fixed_json(fixed, "".join(hunks) if diff else None))
+        emit("fix", fixed_json(fixed))
     elif quiet and not diff:
         click.echo(fixed.output)
     elif not quiet:
         render_fixed(fixed, console(err=diff), spec, only_shown=diff)
-    return int(fixed.failed() or (diff and bool(fixed.changed)))
+    return fixed.exit_code()
+
+
+def _keep_quiet(text: str) -> None:
+    """Of the diff in the JSON, no hunk is printed by itself."""
 
 
 def _print_hunk(text: str) -> None:

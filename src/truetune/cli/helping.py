@@ -8,12 +8,24 @@ from typing import Any
 
 import click
 
+from truetune.cli.guessing import command_meant, commands_with, option_meant
 from truetune.cli.output import check_outputs_apart
 
 STAGES: Mapping[str, tuple[str, ...]] = {
     "Before a run": ("doctor", "init", "check", "fix", "lint", "plan", "show", "view", "encode", "rehearse"),
     "In a run": ("run", "train"),
-    "After a run": ("diagnose", "sample", "evaluate", "movement", "merge", "export", "ladder", "serve-check", "report"),
+    "After a run": (
+        "diagnose",
+        "sample",
+        "score",
+        "evaluate",
+        "movement",
+        "merge",
+        "export",
+        "ladder",
+        "serve-check",
+        "report",
+    ),
     "To learn": ("demo", "rules", "explain", "completion"),
 }
 ABOUT: Mapping[str, tuple[str, ...]] = {
@@ -44,6 +56,22 @@ class Command(click.Command):
         """Raises UsageError before any work where two outputs would be one."""
         check_outputs_apart(ctx)
         return super().invoke(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; an option that is none says what it may mean, and which other command has it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            meant = option_meant(error.option_name, self)
+            group = ctx.parent.command if ctx.parent else None
+            others = commands_with(error.option_name, group) if isinstance(group, click.Group) else []
+            if meant is None and not others:
+                raise
+            said = f" Did you mean '{meant}'?" if meant else ""
+            if others:
+                names = " and ".join(f"`truetune {name}`" for name in others[:3])
+                said += f" {names} {'has' if len(others) == 1 else 'have'} it."
+            raise click.UsageError(f"No such option '{error.option_name}'.{said}", ctx) from None
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """The same whoever asks: click keeps what it made for the first context."""
@@ -85,11 +113,17 @@ class Group(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a name that is none says which is near."""
+        """As click does; a name that is none says which is near. `help X` is the help of X, or what explains it."""
+        if args[:1] == ["help"] and len(args) > 1:
+            known = args[1] in self.commands
+            args = [args[1], "--help"] if known else ["explain", *args[1:]]
         try:
             return super().resolve_command(context, args)
         except click.UsageError as error:
+            meant = command_meant(args[0])
             near = difflib.get_close_matches(args[0], self.commands, n=1)
-            if not near or "Did you mean" in error.message:
+            if meant is None and (not near or "Did you mean" in error.message):
                 raise
-            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", context) from None
+            raise click.UsageError(
+                f"No such command '{args[0]}'. Did you mean '{meant or near[0]}'?", context
+            ) from None

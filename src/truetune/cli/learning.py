@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import click
 
 from truetune.cli.completing import rule_names, script
+from truetune.cli.guessing import CALLED, best_option
 from truetune.cli.helping import Command
 from truetune.cli.output import console, emit, form_options
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.checks.explaining.search import Hit
 
 
 @click.command(cls=Command, short_help="List the rules.")
@@ -33,29 +41,79 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     return 0
 
 
-@click.command(cls=Command, short_help="Show the page of a rule.")
-@click.argument("rule", shell_complete=rule_names)
+@click.command(
+    cls=Command,
+    short_help="Show the page of a rule, or find it by a symptom.",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=rule_names)
 @form_options()
-def explain(rule: str, output_format: str) -> int:
-    """Show the page of RULE, by name or code: what it does, why it is bad, and how to mend it.
+@click.pass_context
+def explain(context: click.Context, words: tuple[str, ...], output_format: str) -> int:
+    """Show the page of RULE, by name or code: what it does, why it is bad, and how to fix it. A known message or a
+    guide is shown by its name in the same way.
+
+    Any other WORDS are searched in rules, messages, guides and commands: the five that fit best.
 
     \b
     Examples:
       truetune explain TT101
-      truetune explain pad-is-stop-token
+      truetune explain cuda-out-of-memory
+      truetune explain "loss is flat"
     """
+    from truetune.checks.explaining.search import search, topics
+    from truetune.report.explaining import hits_json, render_hits, render_topic, topic_json, topic_of
     from truetune.report.terminal import render_page, rule_json
 
+    question = " ".join(words)
+    topic = topic_of(question)
+    if topic is not None:
+        emit("topic", topic_json(topic)) if output_format == "json" else render_topic(topic, console())
+        return 0
+    group = context.parent.command if context.parent else None
+    helps = {name: command.help or "" for name, command in getattr(group, "commands", {}).items()}
+    if question.startswith("-") or not is_rule(question):
+        is_option = question.startswith("-")
+        hits = option_hits(question, group) if is_option else search(question, topics(helps, CALLED))
+        if not hits:
+            raise UsageError(
+                f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h` the commands"
+            )
+        emit("topics", hits_json(hits)) if output_format == "json" else render_hits(question, hits, console())
+        return 0
     if output_format == "json":
-        emit("rule", rule_json(rule))
+        emit("rule", rule_json(question))
     else:
-        render_page(rule, console())
+        render_page(question, console())
     return 0
+
+
+def option_hits(question: str, group: click.Command | None) -> list[Hit]:
+    """The options of our commands that are meant by an option of another tool: the five that share most words,
+    each with the first command that has it."""
+    from truetune.checks.explaining.search import Hit, Topic
+
+    hits = []
+    for name, command in getattr(group, "commands", {}).items():
+        share, option = best_option(question, command)
+        if share < 0.5:
+            continue
+        (param,) = (param for param in command.params if option in param.opts)
+        words = tuple(re.split(r"[-_.]+", question.strip("-")))
+        hits.append(Hit(Topic("option", f"{name} {option}", getattr(param, "help", "") or "", ""), share, words))
+    hits.sort(key=lambda hit: -hit.score)
+    first = {hit.topic.name.partition(" ")[2]: hit for hit in reversed(hits)}
+    return sorted(first.values(), key=hits.index)[:5]
+
+
+def is_rule(question: str) -> bool:
+    """Is it written as the name or code of a rule is?"""
+    return " " not in question and ("-" in question or question[:3].upper() in ("TT0", *(f"TT{n}" for n in range(10))))
 
 
 @click.command(cls=Command, short_help="See it on a small data set that ships with truetune.")
 def demo() -> int:
-    """Check a small data set with planted faults and its mended twin, and prove by training what a pad token can do.
+    """Check a small data set with planted faults and its corrected twin, and prove by training what a pad token can do.
 
     The proof needs truetune[train], and takes about a minute. The exit code is 1 where it does not show what it should.
 

@@ -63,23 +63,20 @@ def merge(
       truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
-    from truetune.checks.report import Report
-    from truetune.report.merged import merged_page, render_merged
-    from truetune.spec.run import RunSpec
+    from truetune.report.merged import merged_page, merged_report, render_merged
     from truetune.training.merge import merge as run
     from truetune.training.proof import quiet as hush
 
     hush()
     made = run(adapter, prove=not no_proof, say=speaker(quiet=quiet), **options)
-    value = merged_page(made)
+    value, report = merged_page(made), merged_report(made)
     write_page(html, "merge", value)
     if output_format == "json":
         emit("merge", value)
     else:
-        report = Report(spec=RunSpec(), findings=made.findings, seconds=made.seconds)
         Delivery("terminal", output=None, html=None, verbose=False, quiet=True)(report)
         _ended(quiet, made.failed, made.folder, lambda: render_merged(made, console()))
-    return int(made.failed)
+    return 1 if made.failed else report.exit_code()
 
 
 @click.command(cls=Command, short_help="Export a model as safetensors or GGUF, read back and proved.")

@@ -76,9 +76,9 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def row_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of RunSpec, with those on rules, taken out of a command's options. Raises UsageError."""
     given = {
-        "map": dict(_pairs(options.pop("pairs"), "--map")),
+        "map": dict(pairs(options.pop("pairs"), "--map")),
         "template_kwargs": {
-            name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")
+            name: _value(name, text) for name, text in pairs(options.pop("variables"), "--template-kwarg")
         },
         **{name: options.pop(name) for name in ("format", "template", *OF_RULES)},
     }
@@ -101,8 +101,8 @@ def settings_of(options: dict[str, Any], *, quiet: bool = False, whole: bool = T
     chosen = {"what": what} if (what := options.pop("learn")) else {}
     chosen |= {name: False for name in ("reasoning", "tool_calls") if options.pop(f"no_{name}")}
     encoding = {name: value for name in ENCODING if (value := options.pop(name, None)) is not None}
-    variables = {name: _value(name, text) for name, text in _pairs(options.pop("variables"), "--template-kwarg")}
-    over = {"learn": chosen, "encode": encoding, "map": dict(_pairs(options.pop("pairs"), "--map")),
+    variables = {name: _value(name, text) for name, text in pairs(options.pop("variables"), "--template-kwarg")}
+    over = {"learn": chosen, "encode": encoding, "map": dict(pairs(options.pop("pairs"), "--map")),
             "template_kwargs": variables}  # fmt: skip
     inner = {name: learn if name == "learn" else settings.get(name, {}) for name in over}
     given = {**{name: {**inner[name], **named} for name, named in over.items()}, **options}
@@ -124,7 +124,8 @@ def _told(name: str, value: Any) -> str:
     return f"{name} {value}" if isinstance(value, (str, int, float)) and len(str(value)) < 40 else name
 
 
-def _pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
+def pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
+    """(name, value) of each NAME=VALUE of an option. Raises UsageError."""
     for pair in given:
         name, found, value = pair.partition("=")
         if not found:

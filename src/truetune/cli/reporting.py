@@ -108,12 +108,11 @@ def _severity(finding: Any) -> str:
 
 
 def _counted(result: dict[str, Any]) -> str:
+    from truetune.report.page.findings import standing
     from truetune.report.text import many
 
     if (result["failed"] and not result.get("findings")) or "findings" not in result:
         return str(result.get("summary"))
     severities = [_severity(finding) for finding in result["findings"]]
     counts = {noun: severities.count(name) for name, noun in zip(SEVERITIES, ("error", "warning", "note"), strict=True)}
-    return ", ".join(many(count, noun) for noun, count in counts.items() if count) or str(
-        result.get("outcome") or "no findings"
-    )
+    return ", ".join(many(count, noun) for noun, count in counts.items() if count) or standing(result)[0]

@@ -68,7 +68,7 @@ def train(
         raise UsageError(f"--accelerate-config {config_file} is for several processes: add --launch N")
     import truetune
     from truetune.cli.planning import nested
-    from truetune.report.as_json import findings_json
+    from truetune.report.as_json import findings_json, not_judged_json
     from truetune.report.training import Terminal
     from truetune.spec.files import merged
 
@@ -84,10 +84,11 @@ def train(
         _draw(str(done.folder), html)
     if machine:
         emit("train", {"folder": done.folder, "steps": done.steps, "loss": done.loss, "seconds": done.seconds,
-                       "failed": done.failed, "findings": findings_json(done.findings)})  # fmt: skip
+                       "failed": done.failed, "findings": findings_json(done.findings),
+                       "not_judged": not_judged_json(done.not_judged)})  # fmt: skip
     elif RANK == 0:
         click.echo(done.folder)
-    return int(done.failed)
+    return done.exit_code
 
 
 def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:

@@ -11,8 +11,10 @@ import click
 
 from truetune.cli.helping import Command
 from truetune.cli.options import run_of, spec_options
+from truetune.errors import UsageError
 
 if TYPE_CHECKING:
+    from truetune.spec.run import RunSpec
     from truetune.viewing.server import Server
 
 
@@ -21,27 +23,36 @@ if TYPE_CHECKING:
 @spec_options
 @click.option("--row", type=click.IntRange(min=0), default=0, metavar="N",
               help="Open with this row, counted from 0 over all files.")  # fmt: skip
+@click.option("--report", "result", metavar="FILE",
+              help="Mark the rows that findings of this result cite: of `truetune check --json` on DATA.")  # fmt: skip
+@click.option("--check", "checks", is_flag=True, help="Check DATA first, and mark the rows that findings cite.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
               help="Port of the local server; a free one when not given.")  # fmt: skip
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
-def view(row: int, port: int, no_open: bool, **options: Any) -> int:
+def view(
+    row: int, result: str | None, checks: bool, port: int, no_open: bool, **options: Any
+) -> int:  # fmt: skip
     """Show every row of DATA as the model sees it, in the browser: which tokens are learned, and where each came from.
 
-    DATA is what `truetune check` takes (files, folders, globs), a folder that `truetune encode` wrote (with -t), or
-    settings. A small server reads rows when they are looked at, so the data may be of any size; it answers this
-    machine alone, at an address that holds a random token. Ctrl-C ends it.
+    DATA is what `truetune check` takes (files, folders, globs, caches of token ids), a folder that `truetune encode`
+    wrote (with -t), or settings. A small server reads rows when they are looked at, so the data may be of any size; it
+    answers this machine alone, at an address that holds a random token. Ctrl-C ends it.
+
+    With --check, or --report of a check that was made before, rows with findings are marked and can be listed alone.
 
     \b
     Examples:
       truetune view chats.jsonl -t path/to/model
       truetune view "data/*.parquet" -t path/to/model --row 120000
+      truetune view chats.jsonl -t path/to/model --check
       truetune view encoded/ -t path/to/model
       truetune view truetune.yaml --no-open --port 8765     (then: ssh -L 8765:127.0.0.1:8765 this-machine)
     """
     with _killed_by_ctrl_c():
         from truetune.viewing.view import served
 
-        server = served(run_of(options), port=port, row=row)
+        spec = run_of(options)
+        server = served(spec, port=port, row=row, result=_findings(spec, result, checks=checks))
     try:
         _told(server, server.url + (f"#row={row}" if row else ""), opens=not no_open)
         server.serve_forever()
@@ -50,6 +61,24 @@ def view(row: int, port: int, no_open: bool, **options: Any) -> int:
     finally:
         server.server_close()
     return 0
+
+
+def _findings(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str, Any] | None:
+    """The result with the findings that are marked; None where none is asked for. Raises a TruetuneError."""
+    if name is not None and checks:
+        raise UsageError("--report and --check: give one of them")
+    if name is not None:
+        from truetune.report.results import read_result
+
+        return read_result(name)
+    if not checks:
+        return None
+    from truetune.checks.run import check
+    from truetune.report.as_json import as_dict
+    from truetune.report.progress import checking
+
+    with checking(off=False) as progress:
+        return as_dict(check(spec, progress=progress))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from truetune.data.message_names import MessageNames, is_inside_messages
 from truetune.errors import DataError, SpecError, name_list
 from truetune.spec.run import Format
 
@@ -31,10 +32,41 @@ ALIASES = {
     "chat_template_kwargs": ("chat_template_kwargs",),
 }
 """What truetune calls a column, and what files call it."""
+TOKEN_IDS = ("input_ids", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
+"""Columns of token ids, by TRL's names; those that end in `_input_ids` are too"""
+ABOUT_THE_ROW = frozenset(
+    ("id", "ids", "uuid", "uid", "idx", "index", "key", "hash", "sha", "md5", "url", "uri", "link", "domain", "host")
+    + ("title", "name", "filename", "file", "path", "source", "src", "origin", "dataset", "subset", "split", "lang")
+    + ("language", "locale", "date", "time", "timestamp", "created", "updated", "year", "author", "license", "version")
+    + ("category", "type", "tag", "tags", "meta", "metadata", "score", "dump")
+)
+"""Words in the names of columns that say something about a row"""
+ANSWERS = frozenset(("answer", "answers", "label", "target", "output", "response", "completion", "solution", "result"))
+"""Words in the names of columns that are answers, numbers too"""
+MIN_TEXT = 20
+"""Characters of a text that is none of a name, a code or a word"""
+MESSAGE_COLUMNS = frozenset(
+    alias
+    for name in ("messages", "conversations", "prompt", "completion", "chosen", "rejected")
+    for alias in ALIASES[name]
+)
+"""Columns that may hold messages"""
 NAMES = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 _MAP_ALIASES = {"answer": "output", "response": "output", "question": "instruction", "query": "instruction"}
 _OF_PAIRS = {"output": "completion", "instruction": "prompt"}
 """What an alias in a map means where the format is said to be prompt-completion."""
+
+
+def token_columns(row: Row) -> list[str]:
+    """The columns that hold token ids: rows of text that became ids before."""
+    return [
+        name
+        for name, value in row.items()
+        if (name in TOKEN_IDS or name.endswith("_input_ids"))
+        and isinstance(value, list)
+        and value
+        and all(type(id) is int for id in value)
+    ]
 
 
 def column(row: Row, name: str) -> tuple[str, Any]:
@@ -44,6 +76,42 @@ def column(row: Row, name: str) -> tuple[str, Any]:
         if value is not None:
             return alias, value
     return name, None
+
+
+def only_text_column(row: Row) -> str | None:
+    """The column that holds the text of a row of no format: the only one with text besides ids, names and dates.
+
+    None where several hold text, for one of them may be the prompt of another; where another column is an answer by
+    its name; and where the text is no longer than a name or a code may be.
+    """
+    texts = text_columns(row)
+    if len(texts) != 1 or any(_is_answer(name) for name in row):
+        return None
+    (name,) = texts
+    text = row[name].strip()
+    is_long = len(text) >= MIN_TEXT and (" " in text or not text.isascii())
+    return name if is_long and name not in NAMES - {"text"} else None
+
+
+def _is_answer(name: str) -> bool:
+    return not ANSWERS.isdisjoint(_words(name))
+
+
+def text_columns(row: Row) -> list[str]:
+    """The columns that hold text, and no id, name, date or the like; none where a column holds a list or an object."""
+    if any(isinstance(value, list | dict) and value for value in row.values()):
+        return []
+    return [name for name, value in row.items() if isinstance(value, str) and value.strip() and not _is_about(name)]
+
+
+def _is_about(name: str) -> bool:
+    """Is it a column on the row, by its name, and not the row's text?"""
+    return not ABOUT_THE_ROW.isdisjoint(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    """`docId`, `doc_id` -> doc, id."""
+    return re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
 def holds(row: Row, name: str) -> bool:
@@ -61,6 +129,18 @@ def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row]
 
     Raises SpecError for a name that truetune does not know.
     """
+    by_column = _column_renamer({ours: theirs for ours, theirs in columns.items() if not is_inside_messages(ours)},
+                                format)  # fmt: skip
+    inside = MessageNames.of_map(columns)
+    if inside is None:
+        return by_column
+    return lambda row: {
+        key: inside.renamed(value) if key in MESSAGE_COLUMNS else value for key, value in by_column(row).items()
+    }
+
+
+def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+    """As `renamer`, of a map that speaks of columns alone."""
     names: dict[str, str] = {}
     for ours, theirs in columns.items():
         name = _MAP_ALIASES.get(ours, ours)
@@ -92,7 +172,7 @@ def _crossed(key: str) -> str:
 def missing(row: Row, columns: Mapping[str, str], where: str) -> None:
     """Raise DataError where the map speaks of a column that the row does not have."""
     for ours, theirs in columns.items():
-        if theirs not in row:
+        if theirs not in row and not is_inside_messages(ours):
             near = difflib.get_close_matches(theirs, list(row), n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
             raise DataError(f"{where}: --map {ours}={theirs}: there is no column {theirs}{hint}")

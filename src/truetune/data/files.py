@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
+from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
 from truetune.data.remote import Place, Remote, place
 from truetune.errors import DataError, name_list
 from truetune.parsing.decompression import SUFFIXES, UNREADABLE, open_decompressed
@@ -49,8 +50,10 @@ def resolve(paths: Iterable[str]) -> list[Source]:
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
             found += [Source(match, kind_of(match)) for match in files]
+        elif is_hub_name(name) and (cached := cached_data(name)):
+            found += [Source(file, kind_of(file)) for file in cached]
         else:
-            raise DataError(f"{name}: no such file or folder{_near(name, path)}")
+            raise DataError(_not_there(name, path))
     return found
 
 
@@ -147,12 +150,9 @@ def _table_of(folder: Place, entry: Any) -> Source:
     return Source(path, "arrow")
 
 
-def _near(name: str, path: Place) -> str:
+def _not_there(name: str, path: Place) -> str:
+    """What is said of a path that is none, with what may have been meant."""
     if isinstance(path, Remote):
-        return ""
-    if hint := near_path(path):
-        return hint
-    of_the_hub = len(path.parts) == 2 and not path.parent.exists() and _kind_by_name(path) is None
-    if of_the_hub:
-        return "; for a data set of the hub or the web, download it first (truetune does not use the network)"
-    return ""
+        return f"{name}: no such file or folder"
+    hint = near_path(path)
+    return not_cached(name) if not hint and is_hub_name(name) else f"{name}: no such file or folder{hint}"

@@ -10,7 +10,16 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
-from truetune.data.columns import Row, called, column, holds
+from truetune.data.columns import (
+    Row,
+    called,
+    column,
+    holds,
+    only_text_column,
+    renamer,
+    text_columns,
+    token_columns,
+)  # fmt: skip
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.draft import Draft
 from truetune.data.messages import messages_of
@@ -137,14 +146,32 @@ def reader(row: Row, format: Format | None, where: str) -> Callable[[Row, Origin
     Raises DataError where no format fits the row's columns, or not the one that is asked for.
     """
     found = format or _found(row, holds) or _found(row, called)
+    if found in (None, "text") and not holds(row, "text") and (name := only_text_column(row)) is not None:
+        return lambda row, origin: _read(renamer({"text": name}, "text")(row), origin, "text")
     if found is None or not _fits(row, found, called):
+        if ids := token_columns(row):
+            raise DataError(
+                f"{where}: the rows are tokenized already ({name_list(ids)}); give the messages or text that they "
+                "were made from"
+            )
         names = name_list(row, empty="(none)")
         wrong = f"the format {format} needs {_needed(format)}, but" if format else "no format fits"
         raise DataError(
             f"{where}: {wrong} the columns {'are ' if format else ''}{names}; say which column is what, as in "
-            "--map prompt=input --map completion=target, or name a --data-format"
+            f"{_mapped_as(row)}, or name a --data-format"
         )
     return lambda row, origin: _read(row, origin, found)
+
+
+def _mapped_as(row: Row) -> str:
+    """An example of --map, with the row's own columns where two of them hold text."""
+    texts = text_columns(row)
+    if len(texts) == 1:
+        return f"--map text={texts[0]}"
+    if not texts:
+        return "--map prompt=input --map completion=target"
+    asked, answered = texts[0], max(texts[1:], key=lambda name: len(row[name]))
+    return f"--map prompt={asked} --map completion={answered} (or --map text={answered} for plain text)"
 
 
 def _read(row: Row, origin: Origin, format: Format) -> Conversation:

@@ -35,7 +35,7 @@ def demo(console: Console) -> int:
     console.rule("1. A support chat with planted faults, and a tokenizer with two")
     with tempfile.TemporaryDirectory() as folder:
         spoiled = _check(BROKEN, broken_tokenizer(Path(folder) / "tokenizer"), console)
-    console.rule("2. The same chats, mended")
+    console.rule("2. The same chats, corrected")
     mended = _check(DATA, TOKENIZER, console)
     console.rule("3. What one row teaches, token by token")
     render_view(mended.views[0], console)

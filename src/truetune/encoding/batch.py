@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.fingerprint import Fingerprints, fingerprints, rejected_phrases
+from truetune.data.media import Media, media_of
+from truetune.encoding.fingerprint import CONTENT, Fingerprints, fingerprints, rejected_phrases, word_sketches
 from truetune.render.rendering import Rendering
 
 
@@ -71,6 +72,16 @@ class Batch:
         return np.asarray(total[self.offsets[1:]] - total[self.offsets[:-1]], dtype=np.int64)
 
     @cached_property
+    def chats(self) -> int:
+        """How many of the rows are chats, and no plain text."""
+        return sum(row.is_chat for row in self.rows)
+
+    @cached_property
+    def media(self) -> Media:
+        """The images, sound and video of the rows; `ids` hold nothing of them but placeholders."""
+        return media_of(self.rows)
+
+    @cached_property
     def contexts(self) -> NDArray[np.int64]:
         """(examples,) how many tokens stand before the first supervised one: all of them where there is none."""
         learned = np.append(np.flatnonzero(self.supervised), len(self.ids))
@@ -110,6 +121,11 @@ class Batch:
         theirs = rejected_phrases(self.other.ids, self.other.offsets, self.other.supervised)
         numbers = [-1 if i is None else i for i in self.other._last_of(self.rows)]
         return replace(made, phrases=np.minimum(made.phrases, theirs[numbers]))
+
+    def word_sketches(self, left_out: NDArray[np.bool_]) -> NDArray[np.uint32]:
+        """(rows, hashes) sketch of the contents' tokens; `left_out`: (vocabulary,) ids that do not count."""
+        kept = CONTENT[self.source] & ~left_out[self.ids]
+        return word_sketches(self._last_of(self.rows), self.ids, self.offsets, kept)
 
     def _last_of(self, rows: list[Conversation]) -> list[int | None]:
         """The number of each row's last example, None where it has none."""

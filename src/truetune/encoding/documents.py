@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from truetune.encoding.pieces import any_of
 from truetune.encoding.shorten import pinned, shared_out, with_later_question, without_oldest
 from truetune.encoding.stream import batch as one_batch
 from truetune.errors import DataError
+from truetune.render.lost_fields import FieldTracker, LostField
 from truetune.render.places import places
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source
@@ -74,6 +76,8 @@ class Made:
     """documents with fewer turns, or a shorter question, than their rows have"""
     lost: int = 0
     """supervised tokens of rows that are written without them"""
+    lost_fields: Counter[str] = field(default_factory=Counter)
+    """rows by the fields of theirs that no token comes from"""
 
 
 class DocumentMaker:
@@ -86,6 +90,7 @@ class DocumentMaker:
         self.renderer, self.encoder = renderer, encoder
         self._control: NDArray[np.bool_] = np.zeros(tokenizer.vocabulary, dtype=np.bool_)
         self._control[list(tokenizer.control)] = True
+        self._tracker = FieldTracker(renderer)
         self._token = tokenizer.backend.id_to_token
         tokens = sorted(str(self._token(id)) for id in tokenizer.control)
         self._controls = re.compile(any_of(tokens) if tokens else "(?!)")
@@ -98,7 +103,8 @@ class DocumentMaker:
         """The documents of the examples in a batch."""
         made = Made(len(rows), rejected=list(batch.rejected))
         controls = self._forged(batch)
-        refused = {row.origin.row: reason for row in rows if (reason := self._refusal(row))}
+        lost = self._lost_fields(batch)
+        refused = {row.origin.row: reason for row in rows if (reason := self._refusal(row, lost[row.origin.row]))}
         seen = {rejected.row.origin.row for rejected in batch.rejected}
         for number, examples in groupby(range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row):
             seen.add(number)
@@ -119,11 +125,30 @@ class DocumentMaker:
             made.dropped += found.dropped
             made.shortened += found.shortened
             made.lost += found.lost
+            if found.documents:
+                made.lost_fields.update({field.field for field in lost[number] if field.is_known})
         made.dropped += [Dropped(row.origin, 0, UNSUPERVISED) for row in rows if row.origin.row not in seen]
         return made
 
-    def _refusal(self, row: Conversation) -> str | None:
+    def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
+        """What of each row, by its number, reaches no token."""
+        renderings: dict[int, tuple[Conversation, list[Rendering]]] = {}
+        for row, rendering in batch.examples:
+            renderings.setdefault(row.origin.row, (row, []))[1].append(rendering)
+        lost: defaultdict[int, list[LostField]] = defaultdict(list)
+        for number, (row, own) in renderings.items():
+            lost[number] = self._tracker.lost(row, own)
+        return lost
+
+    def _refusal(self, row: Conversation, lost_fields: list[LostField]) -> str | None:
         """Why a row can't be encoded though it renders."""
+        unwritten = next((field for field in lost_fields if field.effect != "loses"), None)
+        if unwritten is not None:
+            return (
+                f"the {unwritten.field} of turn {unwritten.message} reach no token, and the turn is learned without "
+                "them: this template does not write them; choose one that does (--template), or write them into the "
+                "content"
+            )
         lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
         if lost:
             return "; ".join(lost)
@@ -133,7 +158,7 @@ class DocumentMaker:
             found = None if self.settings.content_specials == "keep" else forged(row, self._controls)
         except RecursionError:
             return "it is nested too deeply"
-        return found and f"{found}, where it can't be told from the template's own; drop the row or mend it"
+        return found and f"{found}, where it can't be told from the template's own; drop or correct the row"
 
     def misfit(self, row: Conversation) -> str | None:
         """Why a row is of no use in this kind of training."""

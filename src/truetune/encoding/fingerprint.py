@@ -42,8 +42,6 @@ class Fingerprints:
     """(rows,) of what stands before the last answer, normalised"""
     phrases: NDArray[np.uint32]
     """(rows, HASHES) sketch of the token 5-grams of the contents; NOTHING where there are none"""
-    words: NDArray[np.uint32]
-    """(rows, WORD_HASHES) sketch of the single tokens"""
 
 
 def fingerprints(
@@ -67,8 +65,18 @@ def fingerprints(
         normal=_hashes([text.lower().translate(_NOISE) for text in joined]),
         prompt=_hashes([text.lower().translate(_NOISE) for text in prompts]),
         phrases=phrases,
-        words=_sketch(hashed, places, 0, WORD_HASHES)[numbers],
     )
+
+
+def word_sketches(
+    examples: Sequence[int | None], ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> NDArray[np.uint32]:
+    """(rows, WORD_HASHES) sketch of the single tokens of each row's longest example.
+
+    `kept`: (tokens,) those that count; `examples` as in `fingerprints`.
+    """
+    numbers = [-1 if i is None else i for i in examples]
+    return _sketch(*_hashed(ids, offsets, kept), 0, WORD_HASHES)[numbers]
 
 
 def rejected_phrases(ids: NDArray[np.int32], offsets: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.uint32]:

@@ -17,7 +17,7 @@ from truetune.render.folder import files_of
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
-VERSION = 2
+VERSION = 3
 """Of what `encode` writes; a change that gives other columns or other values raises it."""
 LIBRARIES = ("tokenizers", "jinja2", "pyarrow")
 SHAPING = (
@@ -39,9 +39,9 @@ def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Seq
             for name, source, scan in zip(names_of(sources).names, sources, scans, strict=True)
         ],
         "tokenizer": {
-            path.name: _digest(path.read_bytes()) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
+            path.name: digest_of(path.read_bytes()) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
         },
-        "templates": {template.name: _digest(template.source.encode()) for template in templates},
+        "templates": {template.name: digest_of(template.source.encode()) for template in templates},
         "settings": spec.model_dump(mode="json", include=set(SHAPING)),
     }
     if any("strftime_now" in template.source for template in templates):
@@ -51,8 +51,9 @@ def inputs_of(spec: RunSpec, made: Probes, sources: Sequence[Source], scans: Seq
 
 def key_of(inputs: Mapping[str, Any]) -> str:
     """20 bytes of blake2b, as hexadecimal digits."""
-    return _digest(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
+    return digest_of(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
 
 
-def _digest(body: bytes) -> str:
+def digest_of(body: bytes) -> str:
+    """20 bytes of blake2b, as hexadecimal digits."""
     return hashlib.blake2b(body, digest_size=20).hexdigest()

@@ -29,7 +29,7 @@ from truetune.encoding.layout import DATA
 from truetune.encoding.ledger import Ledger
 from truetune.encoding.names import names_of
 from truetune.encoding.replay import replay
-from truetune.encoding.shard import Broken, Shard, Task, ledger_of, maker_of
+from truetune.encoding.shard import Broken, Shard, Task, ledger_of, lost_fields_of, maker_of
 from truetune.encoding.stream import void, with_proof
 from truetune.encoding.table import table as table_of
 from truetune.encoding.workers import Run, cores, in_processes, in_turn
@@ -83,6 +83,11 @@ class Encoded:
     def ledger(self) -> Ledger:
         """Tokens by source, and by whether they have a label."""
         return ledger_of([Shard(**shard) for shard in self.manifest["shards"]])
+
+    @property
+    def lost_fields(self) -> dict[str, int]:
+        """Rows by the fields of theirs that no token comes from, for the template does not write them."""
+        return lost_fields_of(Shard(**shard) for shard in self.manifest["shards"])
 
     def dataset(self) -> Any:
         """A `datasets.Dataset` of the rows. Needs `datasets`."""
@@ -145,6 +150,7 @@ def encode(
             "inputs": job.inputs,
             "counts": counts,
             "ledger": {s.label: {"supervised": a, "context": b} for s, a, b in ledger_of(shards).rows()},
+            "lost_fields": lost_fields_of(shards),
             "engines": sorted({shard.engine for shard in shards}),
             "notices": notices,
         }
@@ -191,6 +197,8 @@ class Estimate:
     rows: int
     documents: int
     ledger: Ledger
+    lost_fields: dict[str, int]
+    """rows by the fields of theirs that no token comes from"""
     whole: int | None
     """tokens of all the data, about"""
     problems: dict[str, int]
@@ -225,6 +233,7 @@ def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = Non
         len(rows),
         len(made.documents),
         table,
+        dict(made.lost_fields.most_common()),
         table.total if len(rows) < SAMPLED else table.total * all_rows // len(rows) if known else None,
         dict(problems.most_common(5)),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -86,6 +87,8 @@ class Shard:
     files: dict[str, list[Any]] = field(default_factory=dict)
     """[bytes, digest] of each file that the shard consists of, by its name while the run works; manifest.json has them
     in a listing of its own"""
+    lost_fields: dict[str, int] = field(default_factory=dict)
+    """rows of the file by the fields of theirs that no token comes from"""
 
     @property
     def tokens(self) -> int:
@@ -153,6 +156,7 @@ def encode_shard(maker: DocumentMaker, task: Task, store: Store) -> Shard:
         longest=max((len(document.ids) for document in made.documents), default=0),
         engine=maker.encoder.engine.name,
         files=files,
+        lost_fields=dict(made.lost_fields),
     )
     if shard.rows != shard.encoded + shard.dropped + shard.rejected:
         raise RuntimeError(f"{task.source.path}: rows were lost: {shard}")
@@ -184,6 +188,14 @@ def digest_of(body: Any) -> str:
 def ledger_of(shards: Iterable[Shard]) -> Ledger:
     """The ledger of several shards."""
     return Ledger(np.sum([shard.ledger for shard in shards], axis=0, dtype=np.int64))
+
+
+def lost_fields_of(shards: Iterable[Shard]) -> dict[str, int]:
+    """Rows of several shards by the fields of theirs that no token comes from, the most frequent first."""
+    total: Counter[str] = Counter()
+    for shard in shards:
+        total.update(shard.lost_fields)
+    return dict(total.most_common())
 
 
 def maker_of(made: Probes, *, only_reference: bool, patience: int = PATIENCE) -> DocumentMaker:
@@ -219,6 +231,7 @@ def _add(made: Made, more: Made) -> None:
     made.rejected += more.rejected
     made.shortened += more.shortened
     made.lost += more.lost
+    made.lost_fields += more.lost_fields
 
 
 def _body(made: Any, form: str) -> Any:

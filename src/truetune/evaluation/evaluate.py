@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, judge
+from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.errors import UsageError
@@ -170,7 +170,17 @@ def judgement_of(evaluated: Evaluated | None, spec: RunSpec) -> Judgement:
     if evaluated is None:
         return Judgement()
     rules = [rule for rule in choose(spec.select, spec.ignore, "evaluation") if issubclass(rule, EvaluationRule)]
-    return judge(rules, evaluated)
+    return Judgement.of([judge(rules, evaluated), Judgement(not_judged=_left_out(evaluated))])
+
+
+def _left_out(evaluated: Evaluated) -> tuple[NotJudged, ...]:
+    """Rows that were not measured, where they are more than those that were."""
+    count = sum(evaluated.skipped.values())
+    if count <= evaluated.rows:
+        return ()
+    why = ", ".join(f"{number:,} {reason}" for reason, number in evaluated.skipped.items())
+    told = f"{count:,} were not measured, and {evaluated.rows:,} were ({why})"
+    return (NotJudged("most rows", told, unlock="name rows that the model takes, or a larger --max-length"),)
 
 
 def _evaluated(

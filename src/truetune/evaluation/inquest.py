@@ -33,6 +33,8 @@ LONGEST = 64
 """New tokens of the base's answers"""
 SCORED, ROOM = 4, 2048
 """References whose log-probabilities are compared, and how many tokens they may have with their prompts"""
+COOLER = 4
+"""Prompts that are asked once more, greedily"""
 ALONE, FIRST = 2, 32
 """Prompts that are asked once more, alone, and the tokens that are compared"""
 UNABLE = (TruetuneError, OSError, RuntimeError, ValueError)
@@ -49,12 +51,13 @@ def inquire(
     options: Options | None = None,
     base: Backend | None = None,
     limit: int,
-    greedy: bool = True,
+    temperature: float = 0.0,
     progress: Progress | None = None,
 ) -> Inquest:
     """Of a model that gave the answers of `look`, cut at `limit` new tokens.
 
-    `base` is opened with `options` where it is not given and known. `greedy`: were the answers not drawn?
+    `base` is opened with `options` where it is not given and known. `temperature` is that at which the
+    answers were drawn; 0: they are greedy.
     What can't be asked is a note, and no error.
     """
     tokenizer, notes = probes.tokenizer, list[str]()
@@ -65,9 +68,9 @@ def inquire(
     found = Inquest(
         watched, kind=place.kind, trained=trained, recorded=recorded, served=_tokens(tokenizer, served),
         pad=_pad(tokenizer), contract=place.contract is not None, run=bool(place.run),
-        folder=place.folder, base_folder=place.base,
+        folder=place.folder, base_folder=place.base, temperature=temperature,
     )  # fmt: skip
-    told, mine = _telling(progress, 6), list[NDArray[np.float64] | None]()
+    told, mine = _telling(progress, 7), list[NDArray[np.float64] | None]()
 
     def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
         nonlocal found
@@ -84,7 +87,8 @@ def inquire(
     ask("the training record", lambda: _prompts(place, probes))
     ask("stopping", lambda: {"stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)})
     ask("the references", of_references)
-    ask("the prompts alone", lambda: _alone(backend, look, served) if greedy else {})
+    ask("the prompts alone", lambda: _alone(backend, look, served) if not temperature else {})
+    ask("the prompts greedily", lambda: _cooler(backend, prompts, tokenizer, served, limit) if temperature else {})
     ask("the pace", lambda: {"pace": backend.pace()})
 
     def of_base() -> dict[str, Any]:
@@ -166,6 +170,15 @@ def _alone(backend: Backend, look: Look, stops: frozenset[int]) -> dict[str, Any
     shortest = sorted(look.samples, key=lambda sample: len(sample.prompt.ids))[:ALONE]
     parted = [_parted(backend, sample, stops) for sample in shortest]
     return {"alone": len(shortest), "parted": tuple(one for one in parted if one is not None)}
+
+
+def _cooler(
+    backend: Backend, prompts: Sequence[Prompt], tokenizer: Tokenizer, stops: frozenset[int], limit: int
+) -> dict[str, Any]:
+    """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
+    few = min(limit, LONGEST)
+    look = _look(backend, prompts[:COOLER], tokenizer, stops, few)
+    return {"cooler": Watched((look,), limit=few, finished=True)}
 
 
 def _parted(backend: Backend, sample: Sample, stops: frozenset[int]) -> Parted | None:

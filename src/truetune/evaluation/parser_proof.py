@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-from truetune.evaluation.final_answers import Final, final_of, holds, rewritten, value_of, wrapped
+from truetune.generation.final_answers import Final, final_of, holds, rewritten, value_of, wrapped
 from truetune.generation.parsers import SECONDS, Parser, read, reading, same
 from truetune.generation.proven import ParserProof, Reading
 

@@ -14,6 +14,7 @@ from truetune.checks.findings import RANK, Case, Finding
 from truetune.checks.judgement import Judgement, judge
 from truetune.checks.rule import LogRule
 from truetune.checks.watching import judgement_of
+from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
 from truetune.generation.looks import Look, Watched
 from truetune.logs.log import RunLog
@@ -103,7 +104,9 @@ def _log(path: str) -> RunLog:
     """Raises DataError where it can't be read, UsageError for what is something else, with the command for it."""
     try:
         log = read_run(path)
-        broken = None if SIGNS & log.curves.keys() else DataError(f"{path}: no curve of a run is in it")
+        broken = (
+            None if SIGNS & log.curves.keys() else DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
+        )
     except DataError as error:
         broken = error
     if broken is None:
@@ -117,6 +120,7 @@ def _log(path: str) -> RunLog:
     raise UsageError(
         f"{path}: this is {NAMES[kinds[0]]}, not a run; expected the folder or log of a run, or a JSON file that "
         f"truetune wrote. For this: {OTHERWISE[kinds[0]].replace('{}', path)}"
+        f"{score_hint(path) if kinds[0] == 'data' else ''}"
     )
 
 

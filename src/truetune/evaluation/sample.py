@@ -17,6 +17,7 @@ from truetune.evaluation.asked import Asked, again, asked, columns_of, data_of
 from truetune.evaluation.compare import Compared, compared
 from truetune.evaluation.inquest import inquire
 from truetune.evaluation.report import SampleReport
+from truetune.generation.alike import marked
 from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.opening import Options, opened
 from truetune.generation.backends.place import Place, placed, served_stops
@@ -123,11 +124,11 @@ def looked(backend: Backend, probes: Probes, prompts: Sequence[Prompt], asking: 
     decoding = asking.decoding(served_stops(probes.tokenizer))
     answers = backend.answers(prompts, decoding, asking.tell(f"asking {backend.name}"))
     control = control_of(probes.tokenizer)
-    samples = tuple(
+    samples = marked([
         Sample(prompt, answer, score(prompt, answer, control=control, parse=asking.parse))
         for prompt, answer in zip(prompts, answers, strict=True)
         if answer is not None
-    )
+    ])  # fmt: skip
     if not samples:
         raise UsageError(f"{backend.name}: no prompt got an answer: {'; '.join(backend.notes) or 'no reason is known'}")
     return Look(step, samples, time.perf_counter() - started)
@@ -143,7 +144,7 @@ def judgement_with_causes(
         return symptoms, ()
     prompts = [sample.prompt for sample in look.samples]
     inquest = inquire(place, probes, prompts, look, backend, options=asking.options, limit=watched.limit,
-                      greedy=not asking.temperature, progress=asking.tell("asking why"))  # fmt: skip
+                      temperature=asking.temperature, progress=asking.tell("asking why"))  # fmt: skip
     found = causes_of(inquest, probes.spec)
     causes = [finding for finding in found.findings if RANK[finding.severity]]
     known = {finding.code for finding in causes}

@@ -26,7 +26,7 @@ def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[
     """
     bare = text.rstrip("\r\n")
     cells = _cells(bare, delimiter)
-    if [_said(cell) for cell in cells] != list(before):
+    if [_unquoted(cell) for cell in cells] != list(before):
         raise EditError("the cells of this record can't be told apart")
     written = [
         cell if old == new else _written(new, cell, delimiter)
@@ -52,7 +52,7 @@ def _cells(text: str, delimiter: str) -> list[str]:
         begin = end + 1
 
 
-def _said(cell: str) -> str:
+def _unquoted(cell: str) -> str:
     return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 

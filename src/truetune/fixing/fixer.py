@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from truetune.checks.catalogue import find
+from truetune.checks.judgement import NotJudged, failure
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
+from truetune.errors import TruetuneError
 from truetune.fixing.body import Body
 from truetune.fixing.edits import Drop, Edit, EditError, Path, Put, RemoveRepeated, Rename, value_at
 from truetune.fixing.judged import Judge, Judged
@@ -81,21 +84,39 @@ class Fixer:
         """(rule, what would be done) -> rows"""
         self.refused: dict[tuple[str, str], Undone] = {}
         """(rule, why an edit could not be made) -> rows"""
+        self._failures: dict[Remedy, NotJudged] = {}
 
     def __call__(self, rows: list[FixRow]) -> Judged:
         """Fix these rows in place; gives what is left of them, as a check sees it."""
         judged = self._judged(rows)
         for remedy in self._made:
-            proved = self._proved(remedy, rows, judged)
+            proved = self._contained(remedy, rows, judged)
             for row, tried in proved:
                 self._commit(remedy, row, tried)
             if proved:
                 judged = self._judged(rows)
         for remedy in self._offered:
-            for row, _ in self._proved(remedy, rows, judged):
+            for row, _ in self._contained(remedy, rows, judged):
                 self.offers.setdefault((remedy.rule, remedy.what), Undone()).add(row.origin)
         self._judge.forget()
         return judged
+
+    @property
+    def failed(self) -> tuple[NotJudged, ...]:
+        """Remedies that raised, each once"""
+        return tuple(self._failures.values())
+
+    def _contained(self, remedy: Remedy, rows: list[FixRow], judged: Judged) -> list[tuple[FixRow, _Try]]:
+        """As `_proved`; a remedy that fails, or whose rule does, is out, and the others stand."""
+        if remedy in self._failures:
+            return []
+        try:
+            return self._proved(remedy, rows, judged)
+        except TruetuneError:
+            raise
+        except Exception as error:
+            self._failures[remedy] = failure(find(remedy.rule), error)
+            return []
 
     def _judged(self, rows: Iterable[FixRow]) -> Judged:
         return self._judge([row.conversation for row in rows if not row.dropped])
@@ -217,12 +238,14 @@ def reread(body: Body, like: Conversation) -> Conversation:
 
 def _change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
     before = value_at(row.body.value, edit.path)
-    return Change(row.origin, remedy.rule, remedy.what, edit.path, before, _said_after(edit, after))
+    return Change(row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after))
 
 
-def _said_after(edit: Edit, after: Body) -> Any:
+def _value_after(edit: Edit, after: Body) -> Any:
     """What stands there now; of a key that was renamed, the new key with its value."""
     if isinstance(edit, Rename):
         path = (*edit.path[:-1], edit.key)
         return {edit.key: value_at(after.value, path)}
-    return value_at(after.value, edit.path) if isinstance(edit, Put | RemoveRepeated) else None
+    if isinstance(edit, Put):
+        return edit.value  # turns that an edit behind it removes may have moved the path
+    return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeated) else None

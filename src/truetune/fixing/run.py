@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from truetune.checks.catalogue import DATA, choose, find
-from truetune.checks.findings import Finding, in_order
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Judgement, NotJudged, conclude, failure, missing
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run import Progress, prepare
 from truetune.data.atomic import Part
@@ -20,7 +21,7 @@ from truetune.data.remote import Remote
 from truetune.data.rows import read
 from truetune.encoding.fingerprint import Fingerprints
 from truetune.encoding.stream import with_proof
-from truetune.errors import DataError, UsageError
+from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.catalogue import remedies
 from truetune.fixing.diff import LineDiff
 from truetune.fixing.fixer import Fixer, FixRow, Undone
@@ -36,6 +37,7 @@ TABLES = ("parquet", "arrow")
 BROKEN = "malformed-rows"
 """The rule that lines which hold no row belong to"""
 NO_ROW = "drop lines that hold no row"
+NAME_TOKENIZER = "name a tokenizer with -t"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,12 @@ class Fixed:
     """Rules that are not looked at without a tokenizer"""
     findings: tuple[Finding, ...] = field(repr=False)
     """Of the rules that have remedies, after all edits"""
+    not_judged: tuple[NotJudged, ...] = ()
+    """What was asked for and could not be judged, and why"""
+    diff: str | None = field(default=None, repr=False)
+    """The unified diff, where one was asked for; nothing was written then"""
+    allow_unjudged: bool = False
+    """Is it no failure that something was not judged?"""
 
     @property
     def changes(self) -> str | None:
@@ -80,6 +88,13 @@ class Fixed:
     def failed(self) -> bool:
         """Is something left for a person?"""
         return bool(self.left)
+
+    def exit_code(self) -> int:
+        """1 where something is left for a person, or a diff shows changes; 3 where something that was asked for could
+        not be judged; else 0."""
+        if self.failed() or (self.diff is not None and self.changed):
+            return 1
+        return 3 if self.not_judged and not self.allow_unjudged else 0
 
 
 def fix(
@@ -96,7 +111,7 @@ def fix(
         spec: data, tokenizer, and how rows are read; without a tokenizer, only what the reader sees is fixed.
         output: the file that is written, and beside it the record of changes; None writes nothing.
         unsafe: make those edits too that may change what rows mean, and drop rows.
-        diff: takes the hunks of a unified diff; nothing is written then.
+        diff: takes the hunks of a unified diff; nothing is written then. The result has the whole of it.
         progress: told rows done, bytes read, and bytes in all.
 
     Raises UsageError, SpecError, TokenizerError, TemplateError, or DataError where the file can't be read.
@@ -154,7 +169,10 @@ class _Run:
         diff: Callable[[str], None] | None, progress: Progress | None, only_reference: bool,
     ) -> None:  # fmt: skip
         self._spec, self._source, self._target = spec, source, target
-        self._unsafe, self._diff, self._progress = unsafe, diff, progress
+        self._unsafe, self._progress = unsafe, progress
+        self._hunks: list[str] = []
+        self._show_hunk = diff
+        self._diff = None if diff is None else self._take_hunk
         setup = prepare(spec, only_reference=only_reference) if spec.tokenizer or spec.model else None
         self._judge = Judge(setup, only_reference=only_reference)
         context = Context(spec, setup, self._eval_prints())
@@ -169,6 +187,7 @@ class _Run:
         self._problems: Counter[str] = Counter()
         self._kinds = {remedy.kinds: remedy.rule for remedy in usable if issubclass(remedy, ProblemRemedy)}
         self._first_problem: dict[str, Origin] = {}
+        self._failed: list[NotJudged] = []
         self._broken, self._first_reason = Undone(), ""
         self._log: ChangeLog | None = None
         self.rows = self.changed_rows = self.dropped_rows = 0
@@ -189,6 +208,12 @@ class _Run:
                 changes.publish()
                 fixed.publish()
         return self._result()
+
+    def _take_hunk(self, hunk: str) -> None:
+        """Keep a hunk of the diff, and hand it on."""
+        self._hunks.append(hunk)
+        if self._show_hunk is not None:
+            self._show_hunk(hunk)
 
     def _open(self, stack: ExitStack) -> tuple[Part, Part] | None:
         if self._target is None:
@@ -267,10 +292,20 @@ class _Run:
             for change in row.changes:
                 if self._log is not None:
                     self._log.add(change)
-        for rule in self._rules:
-            rule.batch(judged.batch)
+        for rule in list(self._rules):
+            self._ask(rule, judged)
         if self._setup is None:
             self._count_problems(judged)
+
+    def _ask(self, rule: DataRule, judged: Judged) -> None:
+        """Let a rule look at rows; one that fails is out, and the others stand."""
+        try:
+            rule.batch(judged.batch)
+        except TruetuneError:
+            raise
+        except Exception as error:
+            self._failed.append(failure(type(rule), error))
+            self._rules.remove(rule)
 
     def _count_problems(self, judged: Judged) -> None:
         """Without a tokenizer no rule is asked: what the reader names is counted here."""
@@ -312,7 +347,8 @@ class _Run:
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
     def _result(self) -> Fixed:
-        findings = in_order(finding for rule in self._rules for finding in rule.findings())
+        judged = Judgement.of(conclude(rule) for rule in self._rules)
+        findings = judged.findings
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
         changed = dict(self._fixer.changed)
         if self._broken.rows and self._broken_fits:
@@ -329,7 +365,18 @@ class _Run:
             judged_with_tokenizer=self._setup is not None,
             waiting_for_tokenizer=tuple(self._waiting),
             findings=findings,
+            not_judged=(*self._failed, *self._fixer.failed, *missing(judged.not_judged), *self._unasked()),
+            diff="".join(self._hunks) if self._diff is not None else None,
+            allow_unjudged=self._spec.allow_unjudged,
         )
+
+    def _unasked(self) -> Iterator[NotJudged]:
+        """Rules that were named and need a tokenizer, and lines without a row where no rule looks at those."""
+        for name in self._waiting if self._spec.select else ():
+            yield NotJudged(name, "there is no tokenizer to render rows with", find(name).code, unlock=NAME_TOKENIZER)
+        if self._broken.rows and not self._broken_fits:
+            lines = f"{self._broken.rows:,} lines"
+            yield NotJudged(lines, f"they hold no row, as {self._first_reason}", unlock="correct these lines")
 
     def _left(self, findings: Sequence[Finding]) -> list[Left]:
         left = [

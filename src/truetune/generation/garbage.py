@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import groupby, pairwise
+
+from truetune.generation.language import likeliest
+from truetune.generation.words import DENSE, stretches
 
 PERPLEXITY = 150.0
 """Of an answer under the model itself: greedy answers have 1 to 4 (SmolLM2-135M), those at a temperature of 1 up to 40,
@@ -19,10 +24,20 @@ FEWEST = 3
 """Broken places that are no accident"""
 WORDS, MIXED = 3, 0.08
 """Words of two scripts, and their share of the words, that are no accident"""
-RUN, ROW = 6, 16
-"""Words in a row without a mark between them, and words in such rows, of which some must be function words"""
-FUNCTION = 0.03
-"""Their least share in English prose, where it is 0.3 to 0.5"""
+RUN, ROW = 5, 16
+SHORT_RUN, SHORT_ROW = 3, 10
+"""Words in a row without a mark between them, and words in such rows, of which some must be function words; fewer
+are enough where words are glued together (`ofVisible`)"""
+FUNCTION, GLUED = 0.09, 0.15
+"""Their least share in English prose, where it is 0.2 to 0.6; and where words are glued together"""
+SURELY = 0.3
+"""Their share in a text that is English, whatever it is like as a whole"""
+CAPITALS = 0.05
+"""Share of words with a capital inside that is no prose"""
+STUTTERS = 3
+"""Words that follow themselves, or stand where no sentence has them, that are no accident"""
+STUTTER, ONE_STUTTER, MISPLACED = 0.05, 0.06, 0.06
+"""Their share of the words: of several words, of one word alone (`very very`), of words that are out of place"""
 APART = frozenset((
     "LATIN", "CYRILLIC", "ARABIC", "HEBREW", "ARMENIAN", "GEORGIAN", "DEVANAGARI", "BENGALI", "TAMIL", "TELUGU",
     "KANNADA", "MALAYALAM", "GUJARATI", "GURMUKHI", "SINHALA", "ETHIOPIC",
@@ -35,7 +50,18 @@ _FUNCTION_WORDS = (
     "then so into about over after before between through during without under up out down only also very just because "
     "while"
 )
+LETTERS = frozenset("AI")
+"""Capitals that may be names: `A is the father of B`"""
 ENGLISH = frozenset(_FUNCTION_WORDS.split())
+DETERMINERS = frozenset(["the", "a", "an", "my", "your", "our", "their", "every"])
+PREPOSITIONS = frozenset(["of", "in", "at", "on", "to", "by", "from", "with", "for"])
+_AFTER_DETERMINERS = "but and or of in at on to by from with for is are was were will the a an you he she we they"
+_AFTER_PREPOSITIONS = "but will would is are was were at"
+NEVER_AFTER = {
+    **dict.fromkeys(DETERMINERS, frozenset(_AFTER_DETERMINERS.split())),
+    **dict.fromkeys(PREPOSITIONS, frozenset(_AFTER_PREPOSITIONS.split())),
+}
+"""English function words that no sentence has next to another"""
 SOUND = ("Cf", "Zl", "Zp", "Zs")
 """Kinds of characters that are not printed and are no fault: joiners and spaces"""
 _CUT = re.compile("(?<!\ufffd)\ufffd{1,3}\\Z")
@@ -44,6 +70,10 @@ _UTF8 = re.compile("[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4]
 _PIECE = re.compile(r"[ĠĊ](?=\w)|▁(?=\w)|<0x[0-9A-F]{2}>")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _ROW = re.compile(r"[^\W\d_]+(?: {1,2}[^\W\d_]+)+")
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|^[^\n]*[;{}][ \t]*$|\S{40,}", re.DOTALL | re.MULTILINE)
+"""Code, also that of no fence, and data in base64"""
+_GLUED = re.compile(r"[a-z][A-Z]")
+_DENSE = re.compile(f"[{DENSE}]")
 
 
 def perplexity_of(logprob: float | None, tokens: int) -> float | None:
@@ -65,7 +95,10 @@ def fault(text: str, language: str | None) -> str | None:
             return name
     if _is_mixed(text):
         return "words of mixed scripts"
-    return "words without grammar" if language == "en" and _is_salad(text) else None
+    prose = _CODE.sub(" ", text)
+    if _stutters(prose):
+        return "words that follow themselves"
+    return "words without grammar" if _is_salad(prose, language) else None
 
 
 def _broken(text: str) -> list[str]:
@@ -105,8 +138,40 @@ def _script(c: str) -> str:
     return unicodedata.name(c, "").partition(" ")[0]
 
 
-def _is_salad(text: str) -> bool:
-    """Are there whole rows of words, and hardly one that holds a sentence together?"""
-    rows = [row for found in _ROW.findall(text) if len(row := found.casefold().split()) >= RUN]
+def _is_salad(text: str, language: str | None) -> bool:
+    """Are there whole rows of English words, and hardly one that holds a sentence together, or many out of place?"""
+    all_rows = [found.split() for found in _ROW.findall(text)]
+    glued = _is_glued(all_rows)
+    rows = [row for row in all_rows if len(row) >= (SHORT_RUN if glued else RUN)]
     words = [word for row in rows for word in row]
-    return len(words) >= ROW and sum(word in ENGLISH for word in words) < FUNCTION * len(words)
+    if len(words) < (SHORT_ROW if glued else ROW):
+        return False
+    known = sum(word.casefold() in ENGLISH for word in words)
+    if known < SURELY * len(words) and (language or likeliest(text)) != "en":
+        return False
+    return known < (GLUED if glued else FUNCTION) * len(words) or _is_misplaced(rows, len(words))
+
+
+def _is_glued(rows: Sequence[Sequence[str]]) -> bool:
+    """Are words glued together, as tokens are that were drawn by chance?"""
+    words = [word for row in rows for word in row]
+    return sum(bool(_GLUED.search(word)) for word in words) >= CAPITALS * max(1, len(words))
+
+
+def _is_misplaced(rows: Sequence[Sequence[str]], count: int) -> bool:
+    """Do function words stand where no English sentence has them?"""
+    pairs = [(a.casefold(), b.casefold()) for row in rows for a, b in pairwise(row) if a not in LETTERS]
+    wrong = sum(b in NEVER_AFTER.get(a, ()) for a, b in pairs)
+    return wrong >= STUTTERS and wrong >= MISPLACED * count
+
+
+def _stutters(text: str) -> bool:
+    """Do words follow themselves, in several places? Laughter does in one, and some languages double for emphasis."""
+    count, doubled = 0, Counter[str]()
+    for stretch in stretches(text.casefold()):
+        words = [word for word in stretch if word.isalpha() and not _DENSE.match(word)]
+        count += len(words)
+        doubled.update(word for word, again in groupby(words) if len(list(again)) > 1)
+    times = doubled.total()
+    several = len(doubled) > 1 and times >= STUTTER * count
+    return times >= STUTTERS and count >= ROW and (several or times >= ONE_STUTTER * count)

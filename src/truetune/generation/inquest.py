@@ -93,6 +93,10 @@ class Inquest:
     folder: Path | None = None
     """The files of the model or adapter"""
     base_folder: Path | None = None
+    temperature: float = 0.0
+    """At which the answers were drawn; 0: greedily"""
+    cooler: Watched | None = None
+    """Some of the same prompts, asked greedily, where the answers were drawn"""
     pace: Pace | None = None
     """What a token costs"""
     notes: tuple[str, ...] = ()

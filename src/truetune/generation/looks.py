@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NO_LIMIT = 1 << 30
+"""The limit of answers that somebody else made, and does not name"""
+
 
 @dataclass(frozen=True, slots=True)
 class Chat:
@@ -68,17 +71,18 @@ class Scores:
     stopped: bool
     empty: bool
     looped: bool
-    """It ends in the same words over and over."""
+    """It ends in the same words over and over, or is full of them."""
     repetition: float
     """Share of its 4-grams of words that stand in it before, 0 to 1"""
     echoed: bool
-    """It begins with the question, word for word."""
+    """It begins with the question, word for word, or is little else."""
     markers: tuple[str, ...]
     """Role markers and control tokens that stand in its text"""
     language: str | None
     """ISO 639-1; None where the text is too short to tell"""
     switched: bool | None
-    """Another language than the reference's"""
+    """Another language than the reference's, than the question's where the reference does not tell, or another one from
+    some place on; None where no language is known"""
     length_ratio: float | None
     """Its length over the reference's, in tokens"""
     exact: bool | None
@@ -93,6 +97,12 @@ class Scores:
     """It is no text: broken characters, or words that the model itself finds unlikely."""
     perplexity: float | None = None
     """Of the answer under the model itself; None where it can't be told"""
+    too_long: bool | None = None
+    """Far longer than the reference; None without one"""
+    end_known: bool = True
+    """It is known what ended it. Where it is not, it counts as stopped."""
+    alike: bool = False
+    """All questions of its look got this answer, and should not have (`alike.marked`)."""
 
 
 @dataclass(frozen=True, slots=True)

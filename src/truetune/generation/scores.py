@@ -5,20 +5,35 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
-from itertools import dropwhile
+from difflib import SequenceMatcher
+from itertools import dropwhile, takewhile
 
 from truetune.generation.garbage import is_garbage, perplexity_of
-from truetune.generation.language import language, switched
+from truetune.generation.language import language
 from truetune.generation.looks import Answer, Prompt, Scores
 from truetune.generation.loops import looped
+from truetune.generation.mixing import changes_language
 from truetune.generation.parsers import Parser, read, same
 from truetune.generation.words import is_word, units, words, worth
 
 GRAM = 4
 ECHO = 4
 """Words that a question must have to be echoed"""
+ECHO_ASKED = 3
+"""The same of a question that is echoed with its mark"""
+NEAR, NEAREST = 0.85, 10
+"""Likeness of an answer that asks what was asked in nearly the same words, and the least letters of that"""
 ECHOED = 12
 """Words of a longer question that are an echo"""
+AGAIN, MUCH, SOME = 2, 0.5, 0.2
+"""A question that is said so often, and is so much of the answer, is an echo, be it short; or is all of it; more often,
+some of it"""
+LONG, MORE = 10, 80
+"""An answer is too long with so many times the words of its reference, and so many more"""
+FAR = 200
+"""More words than these make it too long even where it gives the reference and explains it"""
+EDGE = 12
+"""Words at both ends of an answer, in which a short reference may stand"""
 _ROLES = re.compile(
     r"^[ \t>*]*("
     r"(?:User|Human|Assistant|USER|HUMAN|ASSISTANT)\**[ \t]*:"
@@ -29,6 +44,11 @@ _ROLES = re.compile(
     r")",
     re.MULTILINE,
 )
+
+_ASKS = ("?", "？", "؟", ";")
+COMMAS = (",", "，", "、", "،")
+"""What a sentence continues behind: "Whether it is worth it, depends on ..." is an answer"""
+_BARE = re.compile(r"^(system|user|assistant|model)$", re.MULTILINE)
 
 
 def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), parse: Parser | None = None) -> Scores:
@@ -49,7 +69,7 @@ def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), pars
         echoed=_echoes(prompt.question, said) and not _echoes(prompt.question, wanted),
         markers=tuple(sorted(_markers(said, control) - _markers(f"{wanted}\n{prompt.question}", control))),
         language=tongue,
-        switched=switched(tongue, other) if known and tongue else None,
+        switched=changes_language(said, wanted, _said_before(prompt), tongue, other),
         length_ratio=_tokens(answer) / len(prompt.reference_ids) if prompt.reference_ids else None,
         exact=said.split() == wanted.split() if known else None,
         overlap=_overlap(mine, theirs) if known else None,
@@ -57,7 +77,16 @@ def score(prompt: Prompt, answer: Answer, *, control: Collection[str] = (), pars
         agrees=_agrees(parse, said, wanted) if parse is not None and known else None,
         garbage=is_garbage(said, tongue, perplexity) and not is_garbage(wanted, other),
         perplexity=perplexity,
+        too_long=_is_too_long(mine, theirs) if known else None,
     )
+
+
+def _said_before(prompt: Prompt) -> str:
+    """The question, and what was said before it."""
+    if prompt.chat is None:
+        return prompt.question
+    contents = (message.get("content") for message in prompt.chat.messages)
+    return "\n".join(content for content in contents if isinstance(content, str))
 
 
 def _tokens(answer: Answer) -> int:
@@ -71,21 +100,75 @@ def _repetition(said: list[str]) -> float:
 
 
 def _echoes(question: str, text: str) -> bool:
-    """Does a text begin with the question, as a sentence of its own? Or is it the beginning of a long one?"""
+    """Does a text begin with the question, as a sentence of its own? Or is it the beginning of a long one, or little
+    else than the question, once or again and again?"""
     asked, said = (list(dropwhile(lambda unit: not is_word(unit), units(part))) for part in (question, text))
     while asked and not is_word(asked[-1]):
         asked.pop()
-    if worth(asked) < ECHO:
+    if _is_said_again(asked, said) or _is_near(question, text):
+        return True
+    if worth(asked) < (ECHO_ASKED if units(question)[-1:] == said[len(asked) : len(asked) + 1] else ECHO):
         return False
     if said[: len(asked)] == asked:
-        return len(said) == len(asked) or not is_word(said[len(asked)])
+        following = list(takewhile(lambda unit: not is_word(unit), said[len(asked) :]))
+        return len(said) == len(asked) or (bool(following) and following[-1] not in COMMAS)
     return worth(said) >= ECHOED and asked[: len(said)] == said
+
+
+def _is_said_again(asked: list[str], said: list[str]) -> bool:
+    """Is a text little else than the question? A greeting may be returned: a question has two words, or marks in it."""
+    short = worth(asked) < 2 or len(asked) < 3
+    if not asked or (short and worth(asked) < 1):
+        return False
+    times = at = 0
+    while at + len(asked) <= len(said):
+        found = said[at : at + len(asked)] == asked
+        times += found
+        at += len(asked) if found else 1
+    filled = times * len(asked)
+    others = sum(map(is_word, said)) - times * sum(map(is_word, asked))
+    if short:
+        return times > AGAIN and filled >= MUCH * len(said)
+    often = times > AGAIN and filled >= SOME * len(said)
+    return often or (times >= AGAIN and filled >= MUCH * len(said)) or (times == 1 and others <= 0)
+
+
+def _is_near(question: str, text: str) -> bool:
+    """Does an answer ask nearly the same, and nothing else?"""
+    asked, said = (" ".join(part.split()).casefold() for part in (question, text))
+    if asked[-1:] not in _ASKS or said[-1:] not in _ASKS or len(asked) < NEAREST or len(said) > 2 * len(asked):
+        return False
+    return SequenceMatcher(None, asked, said, autojunk=False).ratio() >= NEAR
+
+
+def _is_too_long(said: list[str], wanted: list[str]) -> bool:
+    """Far longer than the reference? One of a few words may be given and explained: at the start or at the end."""
+    mine, theirs = worth(said) + _numbers(said), worth(wanted) + _numbers(wanted)
+    if mine < LONG * theirs or mine - theirs < MORE:
+        return False
+    gives = theirs <= EDGE / 2 and (_holds(said[:EDGE], wanted) or _holds(said[-EDGE:], wanted))
+    return not gives or mine - theirs >= FAR
+
+
+def _numbers(found: list[str]) -> int:
+    return sum(unit[0].isdigit() for unit in found)
+
+
+def _holds(said: list[str], wanted: list[str]) -> bool:
+    """Do these words stand in a text, one after the other?"""
+    return any(said[at : at + len(wanted)] == wanted for at in range(len(said) - len(wanted) + 1))
 
 
 def _markers(text: str, control: Collection[str]) -> set[str]:
     """Control tokens anywhere, and role markers that begin a line."""
-    roles = {found[1].strip().replace("*", "") for found in _ROLES.finditer(text)}
+    roles = _bare_roles(text) | {found[1].strip().replace("*", "") for found in _ROLES.finditer(text)}
     return roles | {token for token in control if token in text}
+
+
+def _bare_roles(text: str) -> set[str]:
+    """`user` and `assistant` alone on their lines: what is left of a template whose control tokens were not decoded."""
+    found = set(_BARE.findall(text))
+    return found if "user" in found and len(found) > 1 else set()
 
 
 def _overlap(said: list[str], wanted: list[str]) -> float:

@@ -8,20 +8,26 @@ from typing import Literal
 from truetune.generation.looks import Sample, Scores
 
 Verdict = Literal[
-    "stops", "empty", "garbage", "echo", "role markers", "loop", "language", "runs on", "unread", "wrong", "cut"
-]
-"""`stops`: it has no fault; `cut`: the limit was shorter than the reference, so that can't be told"""
+    "stops", "sound", "empty", "garbage", "echo", "role markers", "loop", "language", "alike", "runs on",
+    "long", "unread", "wrong", "cut",
+]  # fmt: skip
+"""`stops`: it has no fault; `sound`: the same, where it is not known what ended it; `cut`: the limit was shorter than
+the reference, so that can't be told"""
+GOOD: tuple[Verdict, ...] = ("stops", "sound")
 SAID: dict[Verdict, str] = {
     "stops": "stops by itself",
+    "sound": "no fault",
     "empty": "empty",
     "garbage": "garbage",
     "echo": "repeats the question",
     "role markers": "leaks role markers",
     "loop": "loops",
     "language": "changes the language",
+    "alike": "the same answer to all",
     "runs on": "runs to the limit",
+    "long": "far longer than its reference",
     "unread": "the parser reads nothing",
-    "wrong": "the parser reads another value",
+    "wrong": "a wrong answer",
     "cut": "cut by a short limit",
 }
 
@@ -34,13 +40,17 @@ def faults(sample: Sample, limit: int) -> tuple[Verdict, ...]:
 def verdict(sample: Sample, limit: int) -> Verdict:
     """The one that tells most."""
     found = faults(sample, limit)
-    return found[0] if found else "stops" if sample.scores.stopped else "cut"
+    if found:
+        return found[0]
+    if not sample.scores.end_known:
+        return "sound"
+    return "stops" if sample.scores.stopped else "cut"
 
 
 def good(sample: Sample, limit: int) -> bool | None:
     """Does it answer and stop? None where the limit was too short to tell."""
     said = verdict(sample, limit)
-    return None if said == "cut" else said == "stops"
+    return None if said == "cut" else said in GOOD
 
 
 def counted(samples: Sequence[Sample], limit: int) -> tuple[int, int]:
@@ -62,10 +72,14 @@ def _faults(scores: Scores, *, could_stop: bool) -> Iterator[Verdict]:
         yield "loop"
     if scores.switched:
         yield "language"
+    if scores.alike:
+        yield "alike"
     if not scores.stopped and not could_stop:
         return
     if not scores.stopped:
         yield "runs on"
+    elif scores.too_long:
+        yield "long"
     if scores.parsed is False:
         yield "unread"
     elif scores.agrees is False:

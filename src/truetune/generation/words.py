@@ -16,6 +16,7 @@ _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06e
 _RUN = rf"(?:[^\W{DENSE}]|[{_MARKS}])+"
 _WORD = re.compile(rf"[{DENSE}]|{_RUN}")
 _CHARACTER = re.compile(f"[{DENSE}]")
+_STRETCH = re.compile(rf"(?:\w|[{_MARKS}])+(?:[ \t]+(?:\w|[{_MARKS}])+)*")
 _UNIT = re.compile(rf"[{DENSE}]|{_RUN}|[^\w\s]")
 
 
@@ -30,6 +31,11 @@ def units(text: str) -> list[str]:
     for unit in _UNIT.findall(text.casefold()):
         found.extend(unit if len(unit) > LONG else (unit,))
     return found
+
+
+def stretches(text: str) -> list[list[str]]:
+    """Words, those of each stretch without a mark or a line's end between them."""
+    return [units(found) for found in _STRETCH.findall(text)]
 
 
 def is_word(unit: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from truetune.logs.console.output import ConsoleOutput
 from truetune.logs.log import Curve, RunLog
 from truetune.logs.names import MEAN, RESULTS, STEP, canonical
 
@@ -34,6 +35,8 @@ class Builder:
         self.records = 0
         self.skipped: Counter[str] = Counter()
         """What was left out -> how often"""
+        self.output: ConsoleOutput | None = None
+        """What console output showed besides records"""
         self._parts: list[dict[str, tuple[array[float], array[float]]]] = [{}]
         self._names: dict[str, str] = {}
         self._last = -math.inf
@@ -106,6 +109,7 @@ class Builder:
             curves=merged(curves),
             facts=self.facts,
             checkpoints=self.checkpoints,
+            output=self.output,
             notes=tuple(f"{what} ({count:,} times)" if count > 1 else what for what, count in self.skipped.items()),
         )
 

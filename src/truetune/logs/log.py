@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.logs.console.output import ConsoleOutput
+
 Floats = NDArray[np.float64]
 Kind = Literal["language", "preference", "reward", "reinforcement"]
 OF_TOKENS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|PreTraining)$")
@@ -82,6 +84,8 @@ class RunLog:
     notes: tuple[str, ...] = ()
     """What could not be read, with counts"""
     data: DataFacts | None = None
+    output: ConsoleOutput | None = None
+    """What the console output shows besides records; None where none was read"""
 
     def curve(self, name: str) -> Curve:
         """The curve of that name; an empty one where it was not logged."""

@@ -24,6 +24,11 @@ def lower_is_better(name: str) -> bool | None:
     return None if lower == higher else lower
 
 
+def is_share(name: str) -> bool:
+    """Is it a share of what is right, 0 to 1 or to 100: an accuracy, an overlap, a match?"""
+    return _has(name, r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|exact_match|precision|recall")
+
+
 def improves_after(log: RunLog, step: float) -> str | None:
     """The first evaluated metric that is no loss and is better at its best after `step` than at it; None where none is.
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.logs.builder import Builder
+from truetune.logs.cells import read_notebook
+from truetune.logs.console.output import ConsoleOutput
 from truetune.logs.events import read_events
 from truetune.logs.log import RunLog, checkpoint_step
-from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, read_printed, read_state
+from truetune.logs.printed import read_printed
+from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, read_state
 from truetune.logs.several import STATE, refuse_several, runs_below, step_of
 from truetune.logs.wandb_run import read_wandb
 from truetune.parsing import InputLimitError
@@ -18,9 +23,15 @@ from truetune.spec.near import near_path
 
 LOOKED_FOR = (
     f"{STATE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "
-    "*.jsonl, metrics.csv, *.log, all_results.json"
+    "*.jsonl, metrics.csv, console output (*.log, *.out, *.err), all_results.json"
 )
+CONSOLE = ("nohup.out", "*.log", "*.out", "*.err", "log*.txt", "std*.txt", "files/output.log")
+"""Console output in the folder of a run"""
+OLDER_S = 60.0
+"""Output that ended so long before the trainer's last state is of an earlier run"""
 MAX_BYTES = 1 << 32
+HEAD = 4_096
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 Reader = Callable[[Path, Builder], None]
 
 KINDS: tuple[tuple[str, tuple[str, ...], Reader], ...] = (
@@ -28,17 +39,20 @@ KINDS: tuple[tuple[str, tuple[str, ...], Reader], ...] = (
     ("W&B", ("*.wandb",), read_wandb),
     ("JSONL", ("*.jsonl", "*.ndjson"), read_jsonl),
     ("CSV", ("*.csv",), read_csv),
-    ("printed output", ("*.log", "*.txt", "*.out"), read_printed),
+    ("notebook", ("*.ipynb",), read_notebook),
     ("JSON", ("*.json",), read_json),
+    ("printed output", ("*.log", "*.txt", "*.out", "*.err"), read_printed),
+    ("printed output", ("*",), read_printed),
 )
-"""What a file is by its name; a folder is looked through in the order of `IN_FOLDER`"""
+"""What a file is by its name, and console output where the name says nothing (`nohup.out`, `run.log.1`, `stderr`); a
+folder is looked through in the order of `IN_FOLDER`"""
 
 IN_FOLDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("JSONL", ("trainer_log.jsonl", "logging.jsonl", "*log*.jsonl", "*metrics*.jsonl")),
     ("TensorBoard", ("*tfevents*", "runs/*/*tfevents*", "*/*tfevents*", "lightning_logs/*/*tfevents*")),
     ("W&B", ("*.wandb", "offline-run-*/*.wandb", "wandb/offline-run-*/*.wandb", "wandb/run-*/*.wandb")),
     ("CSV", ("metrics.csv", "*/metrics.csv", "lightning_logs/*/metrics.csv")),
-    ("printed output", ("files/output.log", "output.log", "*.log", "*.out", "log*.txt")),
+    ("printed output", CONSOLE),
     ("JSON", ("all_results.json", "train_results.json", "files/wandb-summary.json", "wandb-summary.json")),
 )
 
@@ -70,15 +84,15 @@ def is_run(path: str | PathLike[str]) -> bool:
 def _of_folder(folder: Path) -> RunLog:
     states = _states(folder)
     if states:
-        return _of_states(folder, states)
+        return with_output(_of_states(folder, states), folder)
     for format, globs in IN_FOLDER:
         for glob in globs:
             files = _found(folder, (glob,))
             if files:
                 chosen = _one_run(files, format)
                 log = _read(folder, format, chosen, len(files) - len(chosen))
-                if log.curves or format == "JSON":
-                    return log
+                if log.curves or format == "JSON" or says_something(log.output):
+                    return with_output(log, folder)
     below = next(runs_below(folder), None)
     hint = f". There is a run below it: {below.path}" if below else ""
     raise DataError(f"{folder}: there is no log of a run in it; looked for {LOOKED_FOR}{hint}")
@@ -86,14 +100,44 @@ def _of_folder(folder: Path) -> RunLog:
 
 def _of_file(path: Path) -> RunLog:
     for format, globs, _ in KINDS:
-        if any(path.match(glob) for glob in globs):
+        if any(path.match(glob) for glob in globs) and (globs != ("*",) or looks_like_text(path)):
             log = _read(path, "transformers" if path.name == STATE else format, [path])
-            if not log.curves and not log.facts:
+            if not log.curves and not log.facts and not says_something(log.output):
                 raise DataError(
-                    f'{path}: no record of a run is in it; one like {{"step": 1, "loss": 2.3}} was expected'
+                    f'{path}: no record of a run is in it, nor a traceback or progress; one like {{"step": 1, "loss": '
+                    "2.3} was expected"
                 )
             return log
     raise DataError(f"{path}: not known as a log; looked for {LOOKED_FOR}")
+
+
+def looks_like_text(path: Path) -> bool:
+    """Does a file whose name says nothing hold text?"""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return bool(head) and (head.startswith(UTF_16) or b"\0" not in head)
+
+
+def says_something(output: ConsoleOutput | None) -> bool:
+    """Does console output show how a run went, even without a record of losses?"""
+    if output is None:
+        return False
+    return bool(output.failure or output.survived or output.ends or output.notices or output.total)
+
+
+def with_output(log: RunLog, folder: Path) -> RunLog:
+    """The log with the newest console output in its folder, where that is not of an earlier run."""
+    files = [file for glob in CONSOLE for file in _found(folder, (glob,))]
+    if log.output is not None or not files:
+        return log
+    newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    state = folder / STATE
+    if state.is_file() and state.stat().st_mtime > newest.stat().st_mtime + OLDER_S:
+        note = f"{newest.name}: it ended before the trainer's last state was written, so it is not read"
+        return replace(log, notes=(*log.notes, note))
+    into = Builder(str(newest), "printed output")
+    read_printed(newest, into)
+    return replace(log, output=into.output, files=(*log.files, str(newest)))
 
 
 def _of_states(folder: Path, states: dict[float, Path]) -> RunLog:

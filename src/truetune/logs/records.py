@@ -1,14 +1,14 @@
-"""Logs of one record a line: JSONL, CSV, what trainers print; and JSON files that hold a list of records."""
+"""Logs of one record a line: JSONL and CSV; and JSON files that hold a list of records."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
-from truetune.logs.builder import Builder, number
+from truetune.logs.builder import Builder
+from truetune.logs.cells import is_stream, read_stream
 from truetune.parsing import InputLimitError
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
@@ -16,15 +16,11 @@ from truetune.parsing.files import check_blank_lines
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import LOG, LOG_RECORD
-from truetune.parsing.python_reader import parse_literal
 
 MAX_CSV_RECORD = 1 << 17
 """Characters of one row of a table; the widest tables of published runs have some thousand."""
 MAX_LINE = LOG_RECORD.max_bytes
 """Longer lines are no records."""
-PRINTED = re.compile(r"\{'[^{}]*\}")
-PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
-PAIR = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 
 
 def read_jsonl(path: Path, into: Builder) -> None:
@@ -58,20 +54,14 @@ def read_csv(path: Path, into: Builder) -> None:
         into.note(f"{path.name}: the rest is left out ({error})")
 
 
-def read_printed(path: Path, into: Builder) -> None:
-    """The output of a trainer: lines with `{'loss': 1.2, ...}` (transformers) or `Step 1 | loss:1.2 lr:2e-5`."""
-    for line in _lines(path, into):
-        for text in line.split("\r"):
-            record = _printed(text)
-            if record:
-                into.record(record)
-
-
 def read_json(path: Path, into: Builder) -> None:
     """A JSON file: a trainer_state, a list of records, or results (`all_results.json`). Raises DataError."""
     content = load_json(path)
     if isinstance(content, dict) and "log_history" in content:
         read_state(content, into)
+    elif is_stream(content):
+        into.format = "printed output"
+        read_stream(content, path.name, into)
     elif isinstance(content, dict):
         into.facts.update({k: v for k, v in content.items() if isinstance(v, int | float | str)})
     else:
@@ -139,19 +129,3 @@ def _column(name: str) -> str:
     """`run-7 - train/loss` -> `train/loss`; nothing for W&B's columns of minima and maxima."""
     name = name.strip().rpartition(" - ")[2]
     return "" if name.endswith(("__MIN", "__MAX")) else name
-
-
-def _printed(text: str) -> dict[str, Any] | None:
-    if "{'" in text:
-        for match in PRINTED.findall(text):
-            try:
-                made = parse_literal(re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match))
-            except (ValueError, SyntaxError):
-                continue
-            if isinstance(made, dict) and sum(number(v) is not None for v in made.values()) > 1:
-                return made
-    found = PAIRS.search(text)
-    if found:
-        pairs = {name: value for name, value in PAIR.findall(found[2]) if number(value) is not None}
-        return {"step": found[1], **pairs} if pairs else None
-    return None

@@ -9,6 +9,8 @@ import numpy as np
 from truetune.logs.log import Curve, RunLog
 from truetune.logs.stats import noise, trend
 
+MIN_RATES, MIN_LOSSES = 8, 12
+"""Records in which a seam can be told"""
 NEAR = 10
 """Records on each side of a seam that are compared"""
 END = 0.02
@@ -52,7 +54,7 @@ def _schedule(rate: Curve) -> list[Seam]:
     """The learning rate leaps, and from there repeats its own beginning; restarts that it had come down
     for are left."""
     n, value = rate.step.size, rate.value
-    if n < 8 or value.max() <= 0:
+    if n < MIN_RATES or value.max() <= 0:
         return []
     peak = float(value.max())
     found = []
@@ -73,7 +75,7 @@ def _weights(log: RunLog) -> list[Seam]:
     """The loss leaps up to where it was in the beginning, and falls a second time."""
     loss = log.curve("loss").finite()
     n = loss.step.size
-    if log.kind != "language" or n < 12:
+    if log.kind != "language" or n < MIN_LOSSES:
         return []
     rises = np.diff(loss.value)
     start = int(np.argmax(rises)) + 1

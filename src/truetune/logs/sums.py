@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from truetune.logs.log import RunLog
@@ -11,6 +13,9 @@ NEAR = 0.08
 """How far the ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated batches"""
 FALL = 0.8
 """The losses must fall to this share, so that a constant factor is told from a constant distance"""
+LOSS_WORD = re.compile(r"loss(?:[_/ -]?\d+)?$", re.I)
+"""How the name of a loss ends: `ploss_3`, `train/aux_loss`"""
+MIN_PARTS_RECORDS = 3
 
 
 def summed_over(log: RunLog) -> float | None:
@@ -26,6 +31,21 @@ def summed_over(log: RunLog) -> float | None:
     times = float(np.median(ratios))
     whole = [count for count in _possible(log, times) if np.abs(ratios - count).max() <= NEAR * count]
     return times if whole else None
+
+
+def parts_of(log: RunLog) -> tuple[str, ...]:
+    """The names of the losses that are logged beside the training loss and are each smaller: it is made of them."""
+    loss = log.curve("loss").finite()
+    if not loss:
+        return ()
+    parts = []
+    for name, curve in log.curves.items():
+        part = curve.finite()
+        of_training = LOSS_WORD.search(name) and name != "loss" and not name.startswith(("eval", "test", "valid"))
+        if of_training and part.step.size >= MIN_PARTS_RECORDS and part.step[0] <= loss.step[0]:
+            if bool((part.value[:3] < loss.at(part.step[:3])).all()):
+                parts.append(name)
+    return tuple(parts) if len(parts) >= 2 else ()
 
 
 def _possible(log: RunLog, times: float) -> tuple[float, ...]:

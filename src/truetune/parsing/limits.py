@@ -58,6 +58,8 @@ ROW = Limits("a row", 16 * MEBIBYTE, 1_000_000)
 """One line of JSONL, one element of a JSON array, one record of a CSV file. 16 MiB are 4 million tokens."""
 SETTINGS = Limits("a settings file", MEBIBYTE, 50_000)
 """YAML, JSON and TOML."""
+LOCK = Limits("a lock file", 16 * MEBIBYTE, 1_000_000)
+"""uv.lock and the like, which are searched and not parsed."""
 FLAG = Limits("a value on the command line", MEBIBYTE // 8, 10_000)
 """128 KiB is the longest single argument that Linux takes."""
 MODEL_FILE = Limits("a JSON file of a model", 64 * MEBIBYTE, 5_000_000)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
-from truetune.probe.marks import Mark, marked, tokenized
+from truetune.probe.marks import Mark, marked, texts_by_field, tokenized
 from truetune.probe.still import still
+from truetune.probe.twins import SAMPLED, quiet, twin_of
 from truetune.probe.twins import install as install
-from truetune.probe.twins import quiet, twin_of
 
 TOKENIZED = (
     "the rows were tokenized before the trainer saw them, so no field can be followed; `truetune run --canary` follows "
@@ -36,6 +37,8 @@ class Prepared(NamedTuple):
     given: tuple[dict[str, Any], ...] = ()
     """As they were before any preparation"""
     note: str = ""
+    sampled: tuple[dict[str, str], ...] = ()
+    """Texts of the first rows that were given, by their field"""
 
 
 class Line(NamedTuple):
@@ -46,10 +49,12 @@ class Line(NamedTuple):
 
 
 def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
-    """What becomes of each text of a copied row: {"fields": [{path, role, text, seen}], "formatted", "note"}, as JSON.
+    """What becomes of each text of a copied row: {"fields": [{path, role, text, seen}], "formatted", "sampled",
+    "note"}, as JSON.
 
     `seen` is supervised, context, cut (it reaches into the length limit) or lost; `formatted` are the paths that the
-    formatting function writes. The run itself is not changed; what its own code raises on the canary is told in `note`.
+    formatting function writes; `sampled` are the texts of some rows, by their field. The run is not changed; what
+    its own code raises on the canary is told in `note`.
     """
     if trainer is None or getattr(trainer, "train_dataset", None) is None:
         return {"fields": [], "note": "canaries need a trainer with a data set"}
@@ -65,14 +70,14 @@ def canaries(trainer: Any, given: Any = None) -> dict[str, Any]:
     except Exception as error:
         return {"fields": [], "note": f"the preparation failed on the canary: {type(error).__name__}: {error}"}
     fields = [{"path": m.path, "role": m.role, "text": m.text, "seen": seen[m]} for m in made.marks]
-    return {"fields": fields, "formatted": formatted, "note": made.note}
+    return {"fields": fields, "formatted": formatted, "sampled": list(made.sampled), "note": made.note}
 
 
 def _prepared(trainer: Any, given: Any) -> Prepared:
     """By the twin that was followed, by the trainer's own preparation, or as it is where there is none."""
     twin = twin_of(trainer.train_dataset)
     if twin is not None and twin.dataset is not None:
-        return Prepared(twin.dataset, twin.marks, twin.rows, twin.note)
+        return Prepared(twin.dataset, twin.marks, twin.rows, twin.note, twin.sampled)
     source = trainer.train_dataset if given is None else given
     row = next(iter(source), None) if not isinstance(source, Iterator) else None
     if not isinstance(row, Mapping):
@@ -82,6 +87,7 @@ def _prepared(trainer: Any, given: Any) -> Prepared:
     if done and (given is not None or made is None):
         return Prepared(None, note=lost)
     canary, marks = marked({name: value for name, value in row.items() if name not in done})
+    sampled = tuple(texts_by_field(one) for one in islice(source, SAMPLED) if isinstance(one, Mapping))
     if marks and made is not None and getattr(trainer.args, "world_size", 1) > 1:
         return Prepared(None, note=SEVERAL)
     if marks and made is not None and not getattr(trainer, "_skip_prepare_dataset", False):
@@ -89,9 +95,9 @@ def _prepared(trainer: Any, given: Any) -> Prepared:
 
         features = None if done else getattr(source, "features", None)
         table = datasets.Dataset.from_list([canary], features=features)
-        return Prepared(made(**_arguments(trainer, made, table)), marks, (canary,))
+        return Prepared(made(**_arguments(trainer, made, table)), marks, (canary,), sampled=sampled)
     if marks and (given is None or set(row) == set(next(iter(trainer.train_dataset)))):
-        return Prepared([canary], marks, (canary,))
+        return Prepared([canary], marks, (canary,), sampled=sampled)
     return Prepared(None, note=lost)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -13,15 +14,21 @@ from truetune.probe.batches import Peeked
 
 WINDOW = 16
 """Characters by which a row is recognised in the text of a batch"""
+COMPARED = 64
+"""Rows whose texts are compared: what two of them share (a system prompt, a source) recognises none"""
 FEW = 200
 """A data set of up to so many rows is taken whole"""
 SECONDS = 10.0
+SHARED = 20
+"""Rows that one and the same stretch of text may recognise: a question that is asked again, and no system prompt"""
+FIRST = 2000
+"""Rows of a data set by which it is recognised: shuffled batches of 32 rows hold one of them nearly always"""
 
 
 def given_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> tuple[list[dict[str, Any]], list[int], bool]:
     """Rows as JSON, their numbers, and whether all rows were looked at that the batches may come from.
 
-    A row is taken where 16 characters from the middle of its longest text stand in what the batches decode to. Rows
+    A row is taken where 16 characters from the middle of one of its texts stand in what the batches decode to. Rows
     without text, encoded before they were given, are taken where the batches name them.
     """
     from truetune.probe.observe import plain
@@ -38,6 +45,48 @@ def given_rows(given: Any, peeked: list[Peeked], tokenizer: Any) -> tuple[list[d
     return [plain(row) if isinstance(row := given[number], Mapping) else {} for number in numbers], numbers, True
 
 
+def recognised_share(rows: Any, peeked: list[Peeked], tokenizer: Any) -> float:
+    """The share of the first rows of a data set whose text stands in the batches; 0 where it has no rows with text.
+
+    Which data set of a process the batches come from is told by this, so a few thousand rows are enough.
+    """
+    if not hasattr(rows, "__len__") or not hasattr(rows, "__getitem__"):
+        return 0.0
+    known = Windows(peeked, getattr(tokenizer, "tokenizer", tokenizer))
+    count = min(len(rows), FIRST)
+    return sum(known.hold(rows[number]) for number in range(count)) / max(count, 1)
+
+
+class Windows:
+    """All stretches of WINDOW characters of the batches' texts, and which of them rows were recognised by."""
+
+    def __init__(self, peeked: list[Peeked], tokenizer: Any) -> None:
+        texts = list(_texts(peeked, tokenizer))
+        self._windows = {text[i : i + WINDOW] for text in texts for i in range(len(text) - WINDOW + 1)}
+        self._rows_by: Counter[str] = Counter()
+
+    def hold(self, row: Any) -> bool:
+        """Does the middle of one of the row's texts stand in the batches?
+
+        Any of them: the longest may be of the column that reaches no batch. A text that many rows share, such as a
+        system prompt, says nothing of the single row.
+        """
+        for text in strings(row):
+            line = " ".join(text.split())
+            start = (len(line) - WINDOW) // 2
+            middle = line[start : start + WINDOW] if start >= 0 else ""
+            if middle in self._windows:
+                self._rows_by[middle] += 1
+                if self._rows_by[middle] <= SHARED:
+                    return True
+        return False
+
+    def may_hold(self, row: Any) -> bool:
+        """The same, or are its texts too short to say?"""
+        longest = max((len(" ".join(text.split())) for text in strings(row)), default=0)
+        return self.hold(row) or 0 < longest < WINDOW
+
+
 def _recognised(
     given: Any, named: list[int], peeked: list[Peeked], tokenizer: Any
 ) -> tuple[list[dict[str, Any]], list[int], bool]:
@@ -47,14 +96,14 @@ def _recognised(
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if tokenizer is None or not peeked:
         return [], [], False
-    windows = {text[i : i + WINDOW] for text in _texts(peeked, tokenizer) for i in range(len(text) - WINDOW + 1)}
+    windows = Windows(peeked, tokenizer)
     found: dict[int, dict[str, Any]] = {}
     until = time.perf_counter() + SECONDS
 
     def look(numbers: Iterable[int]) -> bool:
         for number in numbers:
             row = given[number]
-            if number not in found and _stands(row, windows):
+            if number not in found and windows.may_hold(row):
                 found[number] = plain(row) if isinstance(row, Mapping) else {}
             if time.perf_counter() > until:
                 return False
@@ -64,12 +113,6 @@ def _recognised(
     if not named or len(found) < len(named):
         complete = look(range(len(given)))
     return [found[number] for number in sorted(found)], sorted(found), complete
-
-
-def _stands(row: Any, windows: set[str]) -> bool:
-    longest = max((" ".join(text.split()) for text in strings(row)), key=len, default="")
-    middle = max((len(longest) - WINDOW) // 2, 0)
-    return longest[middle : middle + WINDOW] in windows or 0 < len(longest) < WINDOW
 
 
 def _texts(peeked: list[Peeked], tokenizer: Any) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from truetune.probe.boundary import Lost, contain, note_loss
 from truetune.probe.forked import can_fork
 from truetune.probe.limits import STOP, Limits
+from truetune.probe.own_loop import wait_for_torch
 from truetune.probe.trainers import MadeTrainers, NewTrainer, trainer_of_frames
 
 After = Callable[..., Any]
@@ -31,6 +32,7 @@ def begin(package: str, orders: dict[str, Any], after: After) -> None:
 
         follow()
     if package == "transformers":
+        wait_for_torch(orders, after)
         trainer = "transformers.trainer"
         if trainer in sys.modules:
             patch(orders)
@@ -115,10 +117,9 @@ class Hook:
 
     def audit(self, reached: Reached) -> str:
         """GO or STOP. Raises whatever goes wrong."""
-        from truetune.probe.session import audit_in_copy, audit_in_place
+        from truetune.probe.session import TrainerRun, audit_in_copy, audit_in_place
 
         in_place = self.orders.get("in_place") or not can_fork()
         audit = audit_in_place if in_place else audit_in_copy
-        return audit(
-            reached.trainer, reached.loader, reached.given, self.orders, reached.number, Limits.of(self.orders)
-        )
+        subject = TrainerRun(reached.trainer, reached.loader, reached.given)
+        return audit(subject, self.orders, reached.number, Limits.of(self.orders))

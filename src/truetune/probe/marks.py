@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -44,6 +45,34 @@ def tokenized(row: Mapping[str, Any]) -> set[str]:
         for name, value in row.items()
         if name.endswith(("_ids", "labels")) and isinstance(value, list) and value and isinstance(value[0], int)
     }
+
+
+def texts_by_field(row: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of a row by their field (see `field_name`), those of one field one a line, KEPT characters of each."""
+    found: dict[str, list[str]] = {}
+    for name, text in _named_texts(row, "", ""):
+        found.setdefault(name, []).append(text[:KEPT])
+    return {name: "\n".join(texts) for name, texts in found.items()}
+
+
+def field_name(path: str, role: str) -> str:
+    """`output`, `messages (assistant)`: the column of a text, and its role where the column holds several."""
+    column = re.split(r"[.\[]", path, maxsplit=1)[0]
+    return f"{column} ({role})" if role else column
+
+
+def _named_texts(value: Any, column: str, role: str) -> Iterator[tuple[str, str]]:
+    """(field, text) of each text that a mark would be put into."""
+    if isinstance(value, str) and _is_prose(value):
+        yield field_name(column, role), value
+    elif isinstance(value, Mapping):
+        said = str(value.get("role") or value.get("from") or role) if column else role
+        for key, item in value.items():
+            if key not in NAMES:
+                yield from _named_texts(item, column or str(key), said)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _named_texts(item, column, role)
 
 
 def _copied(value: Any, path: str, role: str, kept: int, marks: list[Mark]) -> Any:

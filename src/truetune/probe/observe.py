@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,24 @@ from truetune.probe.record import Arrays, Record
 from truetune.probe.still import still
 
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "unsloth", "axolotl", "llamafactory")
+NO_MODEL: Mapping[str, Any] = {
+    "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
+    "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
+    "adapter": None, "accepts": [], "training": True, "dropout": 0.0, "trained_dtypes": [], "quantized": False,
+}  # fmt: skip
+"""The facts of a model that nobody gave"""
 KINDS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
+
+
+class Seen(NamedTuple):
+    """What was seen of the data of a run."""
+
+    peeked: list[Peeked]
+    """Micro-batches"""
+    collate: Any
+    """The collator: rows -> batch; None where it is not known"""
+    dataset: Any
+    """What the data loader reads; None where it is not known"""
 
 
 def observe(
@@ -57,54 +74,93 @@ def observe(
     names, keys = wanted(laws), check_keys(keys)
     model = unwrapped(model)
     facts = model_facts(model)
-    peeked = peek(loader, count, keys, facts["embedding_rows"])
-    notes: list[str] = [] if peeked else ["the data set is an iterator of its own: no batch can be taken and put back"]
+    seen = Seen(peek(loader, count, keys, facts["embedding_rows"]), loader.collate_fn, loader.dataset)
     with still(*parts(loader), given):
-        rows, numbers, complete = given_rows(given, peeked, tokenizer)
-    if not complete:
-        notes.append("not all rows of the data were searched for those of the batches")
-    notes += _alone(trainer, tokenizer)
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        notes.append("tokens are not placed: the labels of an encoder-decoder are of another text")
-    record = Record(
-        facts={
-            "rank": getattr(getattr(trainer, "args", None), "process_index", 0),
-            "world": getattr(getattr(trainer, "args", None), "world_size", 1),
-            "versions": {name: getattr(sys.modules[name], "__version__", "") for name in PACKAGES
-                         if name in sys.modules},
-            "trainer": {**_trainer(trainer, loader), "own_loss": loss is not None or _own_loss(trainer)},
-            "args": _arguments(trainer),
-            "model": facts,
-            "tokenizer": _tokenizer(tokenizer, folder),
-            "data": {"given": _table(given), "prepared": _table(loader.dataset), "numbers": numbers,
-                     "used": sorted({key for batch in peeked for row in batch.rows if isinstance(row, Mapping)
-                                     for key in row})},
-            "batches": [{"indices": batch.indices} for batch in peeked],
-            "notes": notes,
-        },
-        batches=[arrays(batch.inputs) for batch in peeked],
-        rows=rows,
-        prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in peeked for row in batch.rows],
-        tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
-    )  # fmt: skip
-    if unread := "; ".join(reasons([one.named for one in peeked])):
-        record.facts["lost"] = unread
-        notes.append(unread)
+        record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer, trainer=trainer)
+    record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
     if keep is not None:
         keep(record)
     with still(*parts(loader)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if peeked and names and record.facts["rank"] == 0:
+        if seen.peeked and names and record.facts["rank"] == 0:
             kind = record.facts["trainer"]["kind"]
-            trial = trial_of(model, peeked, loader, tokenizer, trainer, loss, kind)
+            trial = trial_of(model, seen, tokenizer, trainer, loss, kind)
             outcomes = record.facts["laws"] = {}
             measure(trial, names, found=outcomes, keep=partial(keep, record) if keep else None)
         if canary:
-            from truetune.probe.canary import canaries
-
-            record.facts["canary"] = canaries(trainer, given)
-            notes += [f"canary: {note}" for note in [record.facts["canary"]["note"]] if note]
+            _send_canary(record, trainer, given)
     return record
+
+
+def first_record(
+    folder: Path, seen: Seen, model: dict[str, Any], *, given: Any = None, tokenizer: Any = None, trainer: Any = None
+) -> Record:
+    """The record of what was seen, without any law; `model` are its facts (`model_facts`), `folder` takes the
+    tokenizer's files. Where no batch can be read `lost` among its facts says why."""
+    rows, numbers, complete = given_rows(given, seen.peeked, tokenizer)
+    arguments = getattr(trainer, "args", None)
+    record = Record(
+        facts={
+            "rank": getattr(arguments, "process_index", 0),
+            "world": getattr(arguments, "world_size", 1),
+            "versions": _versions(),
+            "trainer": {**_trainer(trainer, seen.collate), "own_loss": _own_loss(trainer)},
+            "args": _arguments(trainer),
+            "model": model,
+            "tokenizer": _tokenizer(tokenizer, folder),
+            "data": {
+                "given": _table(given),
+                "prepared": _table(seen.dataset),
+                "of_trainer": _table(getattr(trainer, "train_dataset", None)),
+                "numbers": numbers,
+                "used": _columns(seen.peeked),
+            },
+            "batches": [{"indices": batch.indices} for batch in seen.peeked],
+            "notes": list(_shortfalls(seen.peeked, complete, trainer, tokenizer, model)),
+        },
+        batches=[arrays(batch.inputs) for batch in seen.peeked],
+        rows=rows,
+        prepared=[plain(row) if isinstance(row, Mapping) else {} for batch in seen.peeked for row in batch.rows],
+        tokenizer=folder / "tokenizer" if (folder / "tokenizer").is_dir() else None,
+    )
+    if unread := "; ".join(reasons([one.named for one in seen.peeked])):
+        record.facts["lost"] = unread
+        record.facts["notes"].append(unread)
+    return record
+
+
+def _versions() -> dict[str, str]:
+    """Releases of the training packages that the process has imported."""
+    return {name: getattr(sys.modules[name], "__version__", "") for name in PACKAGES if name in sys.modules}
+
+
+def _columns(peeked: Sequence[Peeked]) -> list[str]:
+    """Columns of the rows that the batches are made of."""
+    rows = [row for batch in peeked for row in batch.rows if isinstance(row, Mapping)]
+    return sorted({key for row in rows for key in row})
+
+
+def _shortfalls(
+    peeked: Sequence[Peeked], complete: bool, trainer: Any, tokenizer: Any, model: dict[str, Any]
+) -> Iterator[str]:
+    """What of the run could not be seen, each in a sentence."""
+    if not peeked:
+        yield "the data set is an iterator of its own: no batch can be taken and put back"
+    if not complete:
+        yield "not all rows of the data were searched for those of the batches"
+    yield from _alone(trainer, tokenizer)
+    if model["config"].get("is_encoder_decoder", False):
+        yield "tokens are not placed: the labels of an encoder-decoder are of another text"
+
+
+def _send_canary(record: Record, trainer: Any, given: Any) -> None:
+    """Send a marked row through the trainer's preparation, and record what became of it."""
+    from truetune.probe.canary import canaries
+
+    outcome = canaries(trainer, given)
+    record.facts["canary"] = outcome
+    if outcome["note"]:
+        record.facts["notes"].append(f"canary: {outcome['note']}")
 
 
 def _alone(trainer: Any, tokenizer: Any) -> Iterator[str]:
@@ -126,16 +182,14 @@ def wanted(laws: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def trial_of(
-    model: Any, peeked: list[Peeked], loader: Any, tokenizer: Any, trainer: Any, loss: Any, kind: str
-) -> Trial:
+def trial_of(model: Any, seen: Seen, tokenizer: Any, trainer: Any, loss: Any, kind: str) -> Trial:
     """The batches on the model's device, and the loss as this trainer computes it."""
     device = next(model.parameters()).device
     batches = [
         {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.inputs.items()}
-        for batch in peeked
+        for batch in seen.peeked
     ]
-    layout = peeked[0].named if peeked else None
+    layout = seen.peeked[0].named if seen.peeked else None
     if loss is not None:
         loss = _with_own_names(loss, layout)
     elif trainer is not None:
@@ -143,8 +197,8 @@ def trial_of(
         loss = _with_own_names(TrainerLoss(trainer, own), layout)
     else:
         loss = _model_loss
-    rows = [batch.rows for batch in peeked]
-    return Trial(model, batches, rows, trainer, loader.collate_fn, tokenizer, loss, kind)
+    rows = [batch.rows for batch in seen.peeked]
+    return Trial(model, batches, rows, trainer, seen.collate, tokenizer, loss, kind)
 
 
 def _model_loss(model: Any, inputs: Mapping[str, Any]) -> Any:
@@ -183,7 +237,9 @@ def arrays(batch: Mapping[str, Any]) -> Arrays:
 
 
 def model_facts(model: Any) -> dict[str, Any]:
-    """What the model is, and which of its parameters are trained."""
+    """What the model is, and which of its parameters are trained; without a model all of it is empty."""
+    if model is None:
+        return dict(NO_MODEL)
     config = getattr(model, "config", None)
     into = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     out = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
@@ -205,6 +261,10 @@ def model_facts(model: Any) -> dict[str, Any]:
         "trainable_names": [name for name, p in named if p.requires_grad],
         "adapter": {name: plain(value.to_dict()) for name, value in adapters.items()} if adapters else None,
         "accepts": list(inspect.signature(inner.forward).parameters),
+        "training": bool(model.training),
+        "dropout": max((float(m.p) for m in model.modules() if isinstance(m, torch.nn.Dropout)), default=0.0),
+        "trained_dtypes": sorted({str(p.dtype).removeprefix("torch.") for _, p in named if p.requires_grad}),
+        "quantized": bool(getattr(config, "quantization_config", None)) or bool(getattr(inner, "is_quantized", False)),
     }
 
 
@@ -219,13 +279,12 @@ def _size(parameter: Any) -> int:
     return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
-def _trainer(trainer: Any, loader: Any) -> dict[str, Any]:
-    collator = loader.collate_fn
+def _trainer(trainer: Any, collator: Any) -> dict[str, Any]:
     collator = getattr(collator, "data_collator", collator)
     bases = [_name(base) for base in type(trainer).__mro__[:-1]] if trainer is not None else []
     names = " ".join(base.rpartition(".")[2].lower() for base in bases)
     kind = "loop" if trainer is None else next((k for word, k in KINDS.items() if word in names), "sft")
-    name = _name(collator) if inspect.isfunction(collator) else _name(type(collator))
+    name = None if collator is None else _name(collator if inspect.isfunction(collator) else type(collator))
     return {"class": bases[0] if bases else None, "bases": bases, "kind": kind, "collator": name}
 
 
@@ -242,11 +301,12 @@ def _arguments(trainer: Any) -> dict[str, Any]:
 
 
 def _tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
-    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-    if tokenizer is None or not hasattr(tokenizer, "save_pretrained"):
-        return None
-    with _unlogged():
-        tokenizer.save_pretrained(str(folder / "tokenizer"))
+    found = save_tokenizer(tokenizer, folder)
+    return None if found is None else tokenizer_facts(found)
+
+
+def tokenizer_facts(tokenizer: Any) -> dict[str, Any]:
+    """What a record holds of a tokenizer of transformers."""
     return {
         "class": _name(type(tokenizer)),
         "padding_side": tokenizer.padding_side,
@@ -255,6 +315,19 @@ def _tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any] | None:
         "eos": tokenizer.eos_token_id,
         "name": tokenizer.name_or_path,
     }
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> Any:
+    """Write the tokenizer (of a processor: the one inside) into `folder / "tokenizer"`, and return it.
+
+    None where it is none of transformers' and can't be written.
+    """
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+    if tokenizer is None or not hasattr(tokenizer, "save_pretrained"):
+        return None
+    with _unlogged():
+        tokenizer.save_pretrained(str(folder / "tokenizer"))
+    return tokenizer
 
 
 @contextmanager

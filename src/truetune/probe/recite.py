@@ -18,7 +18,7 @@ from truetune.probe.border import compact
 from truetune.probe.laws import measure
 from truetune.probe.laws.trainer_loss import TrainerLoss
 from truetune.probe.memorise import Example, examples, label_loss, memorise
-from truetune.probe.observe import observe, trial_of, unwrapped, wanted
+from truetune.probe.observe import Seen, observe, trial_of, unwrapped, wanted
 from truetune.probe.parts import Part, difference, parts_of, questions_of
 from truetune.probe.ready import ready
 from truetune.probe.record import Record
@@ -68,7 +68,8 @@ def _rehearsed(trainer: Any, model: Any, loader: Any, tokenizer: Any, given: Any
     vocabulary = _compacted(model, reference, peeked, found, parts, tokenizer, stops, notes)
     laws = wanted(orders.get("laws", "quick"))
     if peeked and laws:
-        trial = trial_of(unwrapped(model), peeked, loader, tokenizer, trainer, None, kind)
+        seen = Seen(peeked, loader.collate_fn, loader.dataset)
+        trial = trial_of(unwrapped(model), seen, tokenizer, trainer, None, kind)
         outcomes = record.facts["laws"] = {}
         measure(trial, laws, found=outcomes, keep=partial(keep, record) if keep else None)
     facts: dict[str, Any] = {"shape": _shape(model), "vocabulary": vocabulary, "rows": [], "loss": [], "stops":

@@ -28,7 +28,8 @@ class Record:
       own_loss (is it the user's own code?)}
     - args: the training arguments
     - model: {class, type, config, generation_config, attention, dtype, embedding_rows, output_rows, parameters,
-      trainable, trainable_names, adapter, accepts (names of forward's arguments)}
+      trainable, trainable_names, adapter, accepts (names of forward's arguments), training (is it in train() mode?),
+      dropout (the highest of its modules), trained_dtypes, quantized}; empty where there is no model
     - tokenizer: {class, padding_side, pad, bos, eos, name}, or null
     - data: {given: {rows, columns} before the trainer's preparation or null, prepared: {rows, columns}, numbers (of
       `rows`), used (columns that reach the collator)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from truetune.probe.boundary import describe
 from truetune.probe.forked import CopyFailed, Send, run_in_copy
@@ -16,7 +16,62 @@ if TYPE_CHECKING:
     from truetune.probe.record import Record
 
 
-def audit_in_copy(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int, limits: Limits) -> str:
+class Subject(Protocol):
+    """What is looked at: a trainer that is about to train, or a loop of the user's own."""
+
+    @property
+    def world(self) -> int:
+        """Processes of this run, on all its machines"""
+
+    @property
+    def rank(self) -> int:
+        """Of this process among them"""
+
+    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+        """Look at it; `folder` takes the record as far as it is made. Raises whatever goes wrong."""
+
+    def still(self) -> AbstractContextManager[None]:
+        """Inside, what looking changes in this process is put back."""
+
+
+class TrainerRun:
+    """A trainer that is about to train, its loader, and the data set that its outermost class was given."""
+
+    def __init__(self, trainer: Any, loader: Any, given: Any) -> None:
+        self.trainer, self.loader, self.given = trainer, loader, given
+
+    @property
+    def world(self) -> int:
+        """As the trainer sees it: processes that do not know of each other are runs of their own."""
+        return int(self.trainer.args.world_size)
+
+    @property
+    def rank(self) -> int:
+        """As the trainer sees it."""
+        return int(self.trainer.args.process_index)
+
+    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+        """Its first batches, its model and its loss."""
+        from truetune.probe.observe import observe
+        from truetune.probe.ready import ready
+        from truetune.probe.record import write
+
+        with ready(self.trainer, self.loader) as (loader, tokenizer):
+            return observe(
+                folder, model=self.trainer.model, loader=loader, tokenizer=tokenizer, trainer=self.trainer,
+                given=self.given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
+                keys=orders.get("keys"),
+                keep=lambda record: write(record, folder),
+            )  # fmt: skip
+
+    def still(self) -> AbstractContextManager[None]:
+        """What the process has one of, and the trainer's attributes, are put back."""
+        from truetune.probe.still import still_process
+
+        return still_process(self.trainer)
+
+
+def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
     """Look at the run in a forked copy of this process; GO or STOP.
 
     Raises CopyFailed where the copy ends early or takes too long (the parent has been told), OSError where there is
@@ -28,9 +83,9 @@ def audit_in_copy(trainer: Any, loader: Any, given: Any, orders: dict[str, Any],
 
     def work(send: Send) -> None:
         folder = Path(orders["folder"], f"{process}-{number}")
-        message = message_of(trainer, folder, number, process, launcher)
+        message = message_of(subject, folder, number, process, launcher)
         send({"about": message})
-        write_record(trainer, loader, given, orders, message)
+        write_record(subject, orders, message)
         send({"recorded": True})
         send({"verdict": verdict(message, orders, limits.verdict)})
 
@@ -55,14 +110,12 @@ def audit_in_copy(trainer: Any, loader: Any, given: Any, orders: dict[str, Any],
     return STOP if verdicts == [STOP] else GO
 
 
-def audit_in_place(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], number: int, limits: Limits) -> str:
+def audit_in_place(subject: Subject, orders: dict[str, Any], number: int, limits: Limits) -> str:
     """Look at the run in this process, as it must be where a device is in use; what it changes is put back."""
-    from truetune.probe.still import still_process
-
-    message = message_of(trainer, Path(orders["folder"], f"{os.getpid()}-{number}"), number, os.getpid(), os.getppid())
+    message = message_of(subject, Path(orders["folder"], f"{os.getpid()}-{number}"), number, os.getpid(), os.getppid())
     try:
-        with still_process(trainer):
-            write_record(trainer, loader, given, orders, message)
+        with subject.still():
+            write_record(subject, orders, message)
     except BaseException as error:
         with suppress(Exception):
             verdict({**message, "failed": describe(error)}, orders, 0.0)
@@ -76,7 +129,7 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     from truetune.probe.record import write
 
     folder = Path(orders["folder"], f"{os.getpid()}-{number}")
-    message = message_of(trainer, folder, number, os.getpid(), os.getppid())
+    message = message_of(TrainerRun(trainer, loader, given), folder, number, os.getpid(), os.getppid())
     try:
         folder.mkdir()
         orders_here = {**orders, "folder": str(folder)}
@@ -87,45 +140,31 @@ def session(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], numbe
     raise SystemExit(0)
 
 
-def message_of(trainer: Any, folder: Path, number: int, process: int, parent: int) -> dict[str, Any]:
+def message_of(subject: Subject, folder: Path, number: int, process: int, parent: int) -> dict[str, Any]:
     """What the parent is told of this process of the run: its record's folder, its rank, and with whom it is judged.
 
     `number` counts the audits of the process; `process` is its id, `parent` that of the launcher, which processes of
     one run share.
     """
-    world = trainer.args.world_size
+    world = subject.world
     return {
         "folder": str(folder),
-        "rank": trainer.args.process_index,
+        "rank": subject.rank,
         "expected": min(world, int(os.environ.get("LOCAL_WORLD_SIZE", world))),
         "group": [os.environ.get("MASTER_PORT"), parent if world > 1 else process, number],
     }
 
 
-def write_record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], message: dict[str, Any]) -> None:
+def write_record(subject: Subject, orders: dict[str, Any], message: dict[str, Any]) -> None:
     """Look at the run and write its record into the message's folder; where that fails the message says why."""
     from truetune.probe.record import write
 
     folder = Path(message["folder"])
     try:
         folder.mkdir()
-        write(_record(trainer, loader, given, orders, folder), folder)
+        write(subject.observe(folder, orders), folder)
     except Exception as error:
         message["failed"] = describe(error)
-
-
-def _record(trainer: Any, loader: Any, given: Any, orders: dict[str, Any], folder: Path) -> Record:
-    from truetune.probe.observe import observe
-    from truetune.probe.ready import ready
-    from truetune.probe.record import write
-
-    with ready(trainer, loader) as (loader, tokenizer):
-        return observe(
-            folder, model=trainer.model, loader=loader, tokenizer=tokenizer, trainer=trainer,
-            given=given, count=orders["batches"], laws=orders["laws"], canary=orders["canary"],
-            keys=orders.get("keys"),
-            keep=lambda record: write(record, folder),
-        )  # fmt: skip
 
 
 def verdict(message: dict[str, Any], orders: dict[str, Any], seconds: float = VERDICT_SECONDS) -> str:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from truetune.probe.boundary import Lost, contain
-from truetune.probe.marks import Mark, marked, tokenized
+from truetune.probe.marks import Mark, marked, texts_by_field, tokenized
 
 MIRRORED = ("map", "rename_column", "rename_columns", "remove_columns", "select_columns", "cast", "cast_column",
             "flatten", "with_format", "with_transform")  # fmt: skip
@@ -26,6 +27,8 @@ CARRIED = ("filter", "select", "shuffle", "sort", "take", "skip", "shard", "repe
            "train_test_split")  # fmt: skip
 """Methods after which the twin is the same: they choose rows"""
 ALONE = {"load_from_cache_file": False, "keep_in_memory": True}
+SAMPLED = 200
+"""Rows whose texts are kept, to say what a column holds"""
 LEFT_OUT = ("num_proc", "cache_file_name", "new_fingerprint", "desc")
 """Arguments that a twin's own call gets, or does not: no cache, no other process"""
 
@@ -40,6 +43,8 @@ class Twin:
     rows: tuple[dict[str, Any], ...]
     """The marked rows as they began"""
     note: str = ""
+    sampled: tuple[dict[str, str], ...] = ()
+    """Texts of the first rows, by their field: what the data set held where the twin was made"""
 
 
 _twins: weakref.WeakKeyDictionary[Any, Twin] = weakref.WeakKeyDictionary()
@@ -68,9 +73,18 @@ def plant(dataset: Any) -> Twin | None:
     row, marks = marked(first)
     if not marks or tokenized(first):
         return None
-    twin = Twin(type(dataset).from_list([row], features=dataset.features), marks, (row,))
+    made = type(dataset).from_list([row], features=dataset.features)
+    twin = Twin(made, marks, (row,), sampled=sampled_texts(dataset, marks))
     _twins[dataset] = twin
     return twin
+
+
+def sampled_texts(dataset: Any, marks: Iterable[Mark]) -> tuple[dict[str, str], ...]:
+    """The texts of the first rows of a data set, by their field. Other columns, of images say, are not read."""
+    columns = dict.fromkeys(re.split(r"[.\[]", mark.path, maxsplit=1)[0] for mark in marks)
+    names = [name for name in columns if name in dataset.column_names]
+    plain = type(dataset).with_format(type(dataset).select_columns(dataset, names), None)
+    return tuple(texts_by_field(plain[i]) for i in range(min(SAMPLED, len(plain))))
 
 
 def begin(after: Callable[[str, Callable[[], None]], Any]) -> None:
@@ -147,7 +161,8 @@ def _join_twins(function: Any, result: Any, datasets: Any, args: Any, settings: 
     rows = tuple(row for twin in good for row in twin.rows)
     with _not_followed():
         joined = function([twin.dataset for twin in good], *args, **settings)
-    _give(result, Twin(joined, marks, rows))
+    sampled = tuple(texts for twin in good for texts in twin.sampled)
+    _give(result, Twin(joined, marks, rows, sampled=sampled[:SAMPLED]))
 
 
 def _followed(method: Any, *, mirrored: bool) -> Any:

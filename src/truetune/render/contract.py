@@ -57,7 +57,7 @@ def plans(template: Template, row: Conversation, spec: RunSpec, stops: Stops, tr
     Sets `trace.opaque` where they hold for this row alone. Raises TemplateError where the template does, and for a
     conversation that is too long.
     """
-    weights = _weights(row, spec)
+    weights = turn_weights(row, spec)
     is_long = len(weights) > TRACED_TURNS
     if is_long:
         trace.opaque = True
@@ -101,7 +101,7 @@ def _check_length(row: Conversation, weights: dict[int, float]) -> None:
         )
 
 
-def _weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
+def turn_weights(row: Conversation, spec: RunSpec) -> dict[int, float]:
     """The weight of each assistant turn, 0 where it is not to be learned."""
     turns = [i for i, message in enumerate(row.messages) if message.get("role") == "assistant"]
     first = 0

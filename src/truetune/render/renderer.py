@@ -76,7 +76,7 @@ class Renderer:
         """
         if not row.is_chat:
             return [self._plain(row)]
-        self._template(row)
+        self.template_of(row)
         if self.only_reference:
             return self._reference(row)
         key = shape(row)
@@ -99,18 +99,19 @@ class Renderer:
         """As `render`, by the template itself, and with the place of each character."""
         if not row.is_chat:
             return [self._plain(row)]
-        made, learn = self._plans(row, Trace()), self._spec(row).learn
+        made, learn = self._plans(row, Trace()), self.spec_of(row).learn
         return [finely(plan, fill(plan, [p.literal for p in plan.pieces], learn)) for plan in made]
 
     def _reference(self, row: Conversation) -> list[Rendering]:
         """As `render`, by the template itself."""
-        learn = self._spec(row).learn
+        learn = self.spec_of(row).learn
         return [fill(plan, [p.literal for p in plan.pieces], learn) for plan in self._plans(row, Trace())]
 
     def _plans(self, row: Conversation, trace: Trace) -> list[Plan]:
-        return plans(self._template(row), row, self._spec(row), self.stops, trace)
+        return plans(self.template_of(row), row, self.spec_of(row), self.stops, trace)
 
-    def _template(self, row: Conversation) -> Template:
+    def template_of(self, row: Conversation) -> Template:
+        """The template that renders a row. Raises TemplateError where there is none."""
         template = self.tool_template if row.tools else self.template
         if template is None:
             raise TemplateError(
@@ -119,11 +120,12 @@ class Renderer:
             )
         return template
 
-    def _spec(self, row: Conversation) -> RunSpec:
+    def spec_of(self, row: Conversation) -> RunSpec:
+        """What is learned of a row: of a pair or a verdict, what preference trainers learn."""
         return self.preference if row.is_preference else self.spec
 
     def _fill(self, known: _Known, texts: list[list[str]], row: Conversation) -> list[Rendering]:
-        learn = self._spec(row).learn
+        learn = self.spec_of(row).learn
         filled = [fill(plan, text, learn) for plan, text in zip(known.recipe.plans, texts, strict=True)]
         self.filled += 1
         known.fills += 1
@@ -133,7 +135,7 @@ class Renderer:
         return filled
 
     def _record(self, row: Conversation, key: Any, recipes: list[_Known]) -> list[Rendering]:
-        trace, learn = Trace(), self._spec(row).learn
+        trace, learn = Trace(), self.spec_of(row).learn
         made = self._plans(row, trace)
         renderings = [fill(plan, [p.literal for p in plan.pieces], learn) for plan in made]
         if len(recipes) < RECIPES_A_SHAPE and (recipe := record(made, trace)) is not None:
@@ -174,7 +176,7 @@ class Renderer:
         ]
         kept = [field for field in fields if field[0]]
         starts = [0, *accumulate(len(text) for text, _, _ in kept)]
-        start = 0 if self._spec(row).learn.what == "all" else len(self.bos or "") + len(prompt)
+        start = 0 if self.spec_of(row).learn.what == "all" else len(self.bos or "") + len(prompt)
         return Rendering(
             "".join(text for text, _, _ in kept),
             starts,

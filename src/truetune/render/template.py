@@ -85,6 +85,16 @@ class Template:
         inputs = self.inputs(messages, tools, documents)
         return traced.concat(self.run(inputs, Trace(), len(messages), add_generation_prompt, variables))
 
+    def render_as_given(
+        self, messages: list[dict[str, Any]], *, tools: list[Any] | None, documents: list[Any] | None, **variables: Any
+    ) -> str:
+        """As `render`, with keys that are null handed on, as transformers does: some templates print them as `None`.
+
+        Raises as `render`.
+        """
+        inputs = TemplateInputs(plain_data(messages), plain_data(tools), plain_data(documents))
+        return traced.concat(self.run(inputs, Trace(), len(messages), False, variables))
+
     def inputs(
         self, messages: list[dict[str, Any]], tools: list[Any] | None, documents: list[Any] | None
     ) -> TemplateInputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,25 @@ from truetune.checkpoint.safetensors import BrokenFile, read_header
 from truetune.errors import TokenizerError
 
 
+class RowsOfEmbedding(Protocol):
+    """An input embedding matrix, on disk or in memory."""
+
+    @property
+    def name(self) -> str:
+        """Of the tensor"""
+
+    @property
+    def where(self) -> str:
+        """The file's name, or where else it is"""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has"""
+
+    def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(ids, width)"""
+
+
 class Embedding(NamedTuple):
     """The input embedding matrix, on disk."""
 
@@ -24,6 +43,16 @@ class Embedding(NamedTuple):
     """(rows, width), memory-mapped; bfloat16 as its 16 bits"""
     dtype: str
     """As the header spells it: `BF16`"""
+
+    @property
+    def where(self) -> str:
+        """The file's name"""
+        return self.file.name
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has"""
+        return len(self.values)
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """(ids, width)"""

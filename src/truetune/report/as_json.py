@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import singledispatch
 from typing import Any
 
@@ -12,6 +13,7 @@ import truetune
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.fingerprints import fingerprints
+from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.report import AuditReport, DataReport, Report
 from truetune.encoding.ledger import Ledger
 from truetune.report import audited
@@ -57,27 +59,44 @@ def report_dict(report: Report) -> dict[str, Any]:
         **more,
         "findings": findings_json(report.findings),
         "known": findings_json(report.known),
-        "examined": [
-            {"rule": part.rule, "code": part.code, "looked_for": part.looked_for, "figure": part.figure}
-            for part in report.examined
-        ],
-        "not_judged": [
-            {
-                "what": part.what,
-                "code": part.code,
-                "reason": part.reason,
-                "place": part.place,
-                "unlock": part.unlock,
-                "asked": part.asked,
-            }
-            for part in report.not_judged
-        ],
+        "examined": examined_json(report.examined),
+        "not_judged": not_judged_json(report.not_judged),
         "outcome": report.outcome,
         "failed": report.failed(),
         "seconds": round(report.seconds, 3),
         "shown": shown(report),
         "views": views(report),
     }
+
+
+def examined_json(parts: Iterable[Examined]) -> list[dict[str, Any]]:
+    """What was looked for and is not there."""
+    return [
+        {
+            "rule": part.rule,
+            "code": part.code,
+            "looked_for": part.looked_for,
+            "figure": part.figure,
+            "count": part.count,
+            "of": part.of,
+        }
+        for part in parts
+    ]
+
+
+def not_judged_json(parts: Iterable[NotJudged]) -> list[dict[str, Any]]:
+    """What could not be judged, and why."""
+    return [
+        {
+            "what": part.what,
+            "code": part.code,
+            "reason": part.reason,
+            "place": part.place,
+            "unlock": part.unlock,
+            "asked": part.asked,
+        }
+        for part in parts
+    ]
 
 
 def _run(report: Report) -> dict[str, Any]:
@@ -110,6 +129,7 @@ def _learned(report: DataReport) -> dict[str, Any]:
             "over": lengths.over,
             "lost_tokens": lengths.lost_tokens,
             "lost_supervised": lengths.lost_supervised,
+            "media": {**asdict(lengths.media), "says": lengths.media.not_counted} if lengths.media else None,
         },
         "data": report.data,
     }
@@ -136,6 +156,7 @@ def _audited(report: AuditReport) -> dict[str, Any]:
             }
             for sample in report.samples
         ],
+        "label_columns": audited.label_columns(report),
         "laws": audited.plain(report.laws),
         "canary": audited.plain(report.canary),
         "notes": list(report.notes),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from truetune.auditing.audit import Field
 from truetune.checks.catalogue import rules
 from truetune.checks.report import AuditReport
 from truetune.checks.rule import LawRule
 from truetune.render.rendering import Source
 from truetune.report.text import many, share, visible, wrap
 
+NO_COLUMN = (Source.TEMPLATE, Source.STOP, Source.BOS)
 SEEN = {"supervised": "green", "cut": "yellow", "lost": "bold red"}
 
 
@@ -57,6 +61,35 @@ def verdict(report: AuditReport) -> str:
     by_source = ", ".join(f"{s.label} {share(n, ledger.supervised)}" for s, n, _ in parts if n)
     count = f"{ledger.supervised:,} of {ledger.total:,} tokens ({share(ledger.supervised, ledger.total)})"
     return f"the loss is on {count} in {where}: {by_source}"
+
+
+def label_columns(report: AuditReport) -> str:
+    """Which columns of the given rows reach the labels, in one line; "" where the batches hold no labels.
+
+    Shares are of the supervised tokens that are text of a row: template text and stop tokens are from no column.
+    """
+    counts: Counter[str] = Counter()
+    unknown = 0
+    for sample in report.samples:
+        learned = sample.supervised & ~sample.padding & ~np.isin(sample.source, NO_COLUMN)
+        owners = sample.field[learned]
+        unknown += int((owners < 0).sum())
+        fields, tokens = np.unique(owners[owners >= 0], return_counts=True)
+        for field, count in zip(fields.tolist(), tokens.tolist(), strict=True):
+            counts[_column_and_role(sample.fields[field])] += count
+    total = counts.total() + unknown
+    if not total:
+        return ""
+    parts = [f"{column} {share(count, total)}" for column, count in counts.most_common()]
+    if unknown:
+        parts.append(f"not recognised {share(unknown, total)}" if parts else "columns that are not recognised")
+    return "labels come from: " + ", ".join(parts)
+
+
+def _column_and_role(field: Field) -> str:
+    """`messages (assistant)`, `output`: a column of messages holds texts of several roles."""
+    column = re.split(r"[.\[]", field.path, maxsplit=1)[0]
+    return column if column == field.path else f"{column} ({field.source.label})"
 
 
 def verdict_text(report: AuditReport, width: int) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from truetune.encoding.layout import DATA
 from truetune.encoding.run import Encoded, Estimate
 from truetune.report.as_json import ledger_json
 from truetune.report.shown import outcome
-from truetune.report.terminal import ledger_table
+from truetune.report.terminal import ledger_table, lost_line
 from truetune.report.text import many, share, visible
 
 
@@ -19,6 +20,7 @@ def render_encoded(encoded: Encoded, console: Console) -> None:
     _counts(encoded, console)
     console.print()
     console.print(ledger_table(encoded.ledger))
+    _lost(encoded.lost_fields, console)
     _notices(encoded, console)
 
 
@@ -45,7 +47,8 @@ def encoded_json(encoded: Encoded) -> dict[str, Any]:
     """What was written, as plain values."""
     return {
         "folder": str(encoded.folder), "reused": encoded.reused, "counts": encoded.counts,
-        "ledger": ledger_json(encoded.ledger), "files": [shard["file"] for shard in encoded.manifest["shards"]],
+        "ledger": ledger_json(encoded.ledger), "lost_fields": encoded.lost_fields,
+        "files": [shard["file"] for shard in encoded.manifest["shards"]],
         "notices": encoded.manifest["notices"], "seconds": encoded.seconds,
     }  # fmt: skip
 
@@ -71,6 +74,7 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
     return {
         "folder": str(estimate.folder), "reused": estimate.reused, "rows": estimate.rows,
         "documents": estimate.documents, "tokens": estimate.tokens, "ledger": ledger_json(estimate.ledger),
+        "lost_fields": estimate.lost_fields,
         "tokens_of_all": estimate.whole, "problems": estimate.problems,
     }  # fmt: skip
 
@@ -86,8 +90,14 @@ def render_estimate(estimate: Estimate, console: Console) -> None:
     _say(console, f"all of it, about: {whole}; would be written to {estimate.folder}")
     console.print()
     console.print(ledger_table(estimate.ledger))
+    _lost(estimate.lost_fields, console)
     for reason, count in estimate.problems.items():
         _say(console, f"note: {count:,} x {reason}")
+
+
+def _lost(fields: Mapping[str, int], console: Console) -> None:
+    if fields:
+        console.print(lost_line(fields), soft_wrap=True)
 
 
 def _say(console: Console, text: str) -> None:

@@ -33,8 +33,12 @@ def render_fixed(fixed: Fixed, console: Console, spec: RunSpec, *, only_shown: b
     if fixed.offered:
         _say(console, "with --unsafe, which may change what rows mean:")
         _table(console, fixed.offered)
-    if fixed.waiting_for_tokenizer:
-        _say(console, f"not judged without a tokenizer (name it with -t): {', '.join(fixed.waiting_for_tokenizer)}")
+    told = {part.what for part in fixed.not_judged}
+    waiting = [rule for rule in fixed.waiting_for_tokenizer if rule not in told]
+    if waiting:
+        _say(console, f"not judged without a tokenizer (name it with -t): {', '.join(waiting)}")
+    for part in fixed.not_judged:
+        _say(console, f"not judged: {part}")
     if fixed.output is not None:
         _say(console, f"each change: {fixed.changes}")
         _say(console, f"next: {_next(fixed, spec)}")
@@ -68,7 +72,7 @@ def _say(console: Console, line: str) -> None:
     console.print(visible(clip(line)), soft_wrap=True)
 
 
-def fixed_json(fixed: Fixed, diff: str | None = None) -> dict[str, Any]:
+def fixed_json(fixed: Fixed) -> dict[str, Any]:
     """What was done, as plain values."""
     made = {
         "data": fixed.data, "output": fixed.output, "changes": fixed.changes, "rows": fixed.rows,
@@ -76,8 +80,9 @@ def fixed_json(fixed: Fixed, diff: str | None = None) -> dict[str, Any]:
         "changed": _counted(fixed.changed), "left": [asdict(left) for left in fixed.left],
         "unsafe": _counted(fixed.offered), "judged_with_tokenizer": fixed.judged_with_tokenizer,
         "waiting_for_tokenizer": list(fixed.waiting_for_tokenizer),
+        "not_judged": [asdict(part) for part in fixed.not_judged],
     }  # fmt: skip
-    return made if diff is None else {**made, "diff": diff}
+    return made if fixed.diff is None else {**made, "diff": fixed.diff}
 
 
 def _counted(counts: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:

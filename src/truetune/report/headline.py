@@ -41,6 +41,8 @@ def then(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
         return next((part.unlock or part.reason for part in report.missing()), NOTHING_TO_JUDGE)
     if runs:
         return NEXT["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
+    if not getattr(report, "trains", True):
+        return NEXT["code that trains nothing"]
     return next((NEXT[kind.__name__] for kind in type(report).__mro__ if kind.__name__ in NEXT), "")
 
 
@@ -135,10 +137,12 @@ def _rehearsal(report: RehearsalReport) -> str:
 NOTHING_TO_JUDGE = "name what is to be judged: data with -t TOKENIZER, settings, a training script, a log or a model"
 SAID: Mapping[str, Callable[[Any], str]] = {
     "DoctorReport": _doctor, "EvaluationReport": _evaluation, "LintReport": _lint, "MovementReport": _movement,
-    "RehearsalReport": _rehearsal, "SampleReport": _sample, "ServiceReport": _service,
+    "RehearsalReport": _rehearsal, "SampleReport": _sample, "ScoreReport": _sample,
+    "ServiceReport": _service,
 }  # fmt: skip
 """By the class of a report, which is not imported for its name alone"""
 NEXT: Mapping[str, str] = {
+    "code that trains nothing": "only the code was judged; judge what it answers: truetune score PREDICTIONS",
     "curves alone": "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT",
     "AuditReport": "let the run continue; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT",
     "DataReport": "see what your own trainer makes of these rows: truetune run -- python train.py",
@@ -148,6 +152,7 @@ NEXT: Mapping[str, str] = {
     "MovementReport": "ask it something: truetune sample MODEL --data HELD-OUT",
     "RehearsalReport": "train: truetune train SETTINGS, or your own command",
     "RunReport": "measure it: truetune evaluate RUN --data HELD-OUT --against base",
+    "ScoreReport": "ask the model itself, which tells why as well: truetune sample MODEL --data HELD-OUT",
     "SampleReport": "measure it: truetune evaluate MODEL --data HELD-OUT --against base",
 }
 """Where nothing is wrong"""

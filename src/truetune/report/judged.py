@@ -24,10 +24,10 @@ def lines(report: Report, *, verbose: bool) -> Iterator[str]:
     Where nothing was judged at all, the first reasons for that."""
     missing = report.missing() or (report.not_judged[:SHOWN] if report.lacks() else ())
     if verbose:
-        yield from (f"fine: {told(part)}" for part in report.examined)
+        yield from (f"fine: {describe_examined(part)}" for part in report.examined)
     yield from (f"not judged: {part}" for part in (report.not_judged if verbose else missing))
 
 
-def told(part: Examined) -> str:
+def describe_examined(part: Examined) -> str:
     """A check that found nothing: its figure where it has one, else what it looked for."""
     return f"{part.rule} ({part.code}): {part.figure or f'not so: {part.looked_for}'}"

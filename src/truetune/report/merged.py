@@ -9,9 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.report.as_json import findings_json
+from truetune.checks.report import Report, Subject
+from truetune.report.as_json import examined_json, findings_json, not_judged_json
+from truetune.report.judged import counts as judged_counts
+from truetune.report.judged import lines as judged_lines
 from truetune.report.shown import outcome
 from truetune.report.text import many, visible
+from truetune.spec.run import RunSpec
 
 if TYPE_CHECKING:
     from truetune.training.export import Exported
@@ -28,6 +32,10 @@ def render_merged(merged: Merged, console: Console) -> None:
     render_proof(merged.proof, console)
     for note in merged.notes:
         _say(console, f"note: {note}", "dim")
+    report = merged_report(merged)
+    for line in judged_lines(report, verbose=False):
+        _say(console, line, "yellow")
+    _say(console, judged_counts(report), "dim")
     _end(merged.failed, str(merged.folder), merged.seconds, console)
 
 
@@ -40,6 +48,8 @@ def render_exported(made: Exported, console: Console) -> None:
         _say(console, f"note: {text}", "dim")
     for text in made.faults:
         _say(console, f"lost: {text}", "bold red")
+    for part in made.not_judged:
+        _say(console, f"not judged: {part}", "yellow")
     _end(made.failed, str(made.path), made.seconds, console)
 
 
@@ -50,14 +60,24 @@ def merged_json(merged: Merged) -> dict[str, Any]:
         "folder": str(merged.folder), "adapter": str(merged.adapter), "base": str(merged.base), "dtype": merged.dtype,
         "kept": None if kept is None else kept._asdict(), "proof": _proof_json(merged.proof), "notes": merged.notes,
         "reused": merged.reused, "findings": findings_json(merged.findings), "failed": merged.failed,
-        "seconds": merged.seconds,
+        "examined": examined_json(merged.judged.examined), "not_judged": not_judged_json(merged.not_judged),
+        "outcome": merged_report(merged).outcome, "seconds": merged.seconds,
     }  # fmt: skip
+
+
+def merged_report(merged: Merged) -> Report:
+    """What the rules say of a merge, as a report."""
+    judged = merged.judged
+    subject = Subject("merged model", str(merged.folder))
+    return Report(spec=RunSpec(), subjects=(subject,), findings=merged.findings, examined=judged.examined,
+                  not_judged=merged.not_judged, seconds=merged.seconds)  # fmt: skip
 
 
 def exported_json(made: Exported) -> dict[str, Any]:
     """An export as plain values."""
     return {
         "path": str(made.path), "facts": dict(made.facts), "faults": made.faults, "notes": made.notes,
+        "not_judged": not_judged_json(made.not_judged),
         "proof": _proof_json(made.proof), "failed": made.failed, "seconds": made.seconds,
     }  # fmt: skip
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from truetune.evaluation.compare import Compared, Row
 from truetune.evaluation.report import SampleReport, Success
 from truetune.generation.looks import Prompt, Sample
-from truetune.generation.verdicts import SAID, faults, good, verdict
+from truetune.generation.verdicts import GOOD, SAID, faults, good, verdict
 from truetune.report.terminal import draw_more
 from truetune.report.text import many, visible
 
@@ -52,13 +52,19 @@ def draw(report: SampleReport, console: Console, verbose: bool) -> None:
 
 def success(report: SampleReport) -> str:
     """How many answers are good, with its interval, and what the others are."""
-    found, others = report.success, Counter({name: n for name, n in report.verdicts.items() if name != "stops"})
-    line = f"{_share(found)} stop by themselves without a fault" if found.of else "no answer could be judged"
+    found, others = report.success, Counter({name: n for name, n in report.verdicts.items() if name not in GOOD})
+    ends_known = any(sample.scores.end_known for sample in report.samples)
+    fine = "stop by themselves without a fault" if ends_known else "are without a fault"
+    line = f"{_share(found)} {fine}" if found.of else "no answer could be judged"
     if others:
         line += ": " + ", ".join(f"{SAID[name]} {count}" for name, count in others.most_common())
     if known := [sample.scores for sample in report.samples if sample.scores.overlap is not None]:
         line += f"; {sum(s.exact is True for s in known)} of {len(known)} are the reference, word for word, overlap "
         line += f"{sum(s.overlap or 0.0 for s in known) / len(known):.2f}"
+    if judged := [sample.scores.agrees for sample in report.samples if sample.scores.agrees is not None]:
+        line += (
+            f"; {sum(judged)} of {len(judged)} ({sum(judged) / len(judged):.0%}) are right, as the parser reads them"
+        )
     if report.stop_probability is not None:
         line += f"; P(stop) behind the references {report.stop_probability:.2g} (the median)"
     return line
@@ -87,15 +93,15 @@ def asking(*, off: bool) -> Iterator[Callable[[str, int, int], None] | None]:
 def _answers(report: SampleReport, width: int) -> Table:
     """Two lines a row."""
     table = _table("row", "verdict", "question", "answer")
-    table.add_column("P(stop)", justify="right", no_wrap=True)
+    if report.stop_probability is not None:
+        table.add_column("P(stop)", justify="right", no_wrap=True)
     room = max(50, width - TAKEN)
     for sample in report.samples:
         probability = sample.answer.stop_probability
-        table.add_row(
-            _place(sample.prompt, report), _verdict(sample, report.limit),
-            _short(sample.prompt.question, room // 2), _short(sample.answer.text, room * 2 // 3),
-            "" if probability is None else f"{probability:.2g}",
-        )  # fmt: skip
+        shown = [_short(sample.prompt.question, room // 2), _short(sample.answer.text, room * 2 // 3)]
+        if report.stop_probability is not None:
+            shown.append("" if probability is None else f"{probability:.2g}")
+        table.add_row(_place(sample.prompt, report), _verdict(sample, report.limit), *shown)
     return table
 
 
@@ -153,10 +159,11 @@ def _looks(report: SampleReport) -> Table:
         table.add_column(name, justify="right")
     for look in report.looks:
         found = Success.of_look(look, report.limit)
-        stopped = sum(sample.scores.stopped for sample in look.samples)
+        known_ends = [sample.scores.stopped for sample in look.samples if sample.scores.end_known]
+        stopped = f"{sum(known_ends)} of {len(known_ends)}" if known_ends else ""
         known = [s.scores.overlap for s in look.samples if s.scores.overlap is not None]
         table.add_row(
-            f"{look.step:,}", f"{found.good} of {found.of}", _interval(found), f"{stopped} of {len(look.samples)}",
+            f"{look.step:,}", f"{found.good} of {found.of}", _interval(found), stopped,
             f"{sum(known) / len(known):.2f}" if known else "",
         )  # fmt: skip
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import singledispatch
 from typing import Any
 
@@ -37,7 +37,9 @@ DRAWERS = {
     "MovementReport": "movement",
     "RehearsalReport": "rehearsed",
     "SampleReport": "sampled",
+    "ScoreReport": "sampled",
     "ServiceReport": "service",
+    "TokenizedReport": "tokenized",
 }
 """Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
 
@@ -50,39 +52,67 @@ def render_report(
     `verbose` draws notes, figures beside findings and the list of checks in full; `quiet` findings alone. Of each
     finding so many `cases` are drawn.
     """
-    learned = report if isinstance(report, DataReport) and report.rows else None
     if not quiet:
-        for subject in report.subjects:
-            _say(console, _subject(subject, console.width, verbose))
-        if learned:
-            _say(console, verdict(learned, console.width))
-        if verbose and learned:
-            _say(console, _facts(learned, console.width))
-        if isinstance(report, AuditReport):
-            _say(console, audited.verdict_text(report, console.width))
-        _say(console)
-    notes = [finding for finding in report.findings if finding.severity == "info" and not verbose]
-    for finding in report.findings:
-        if finding not in notes:
-            _finding(finding, console, verbose, cases)
-    for finding in notes:
-        _say(console, _heading(finding, console.width))
+        _draw_verdict(report, console, verbose)
+    _draw_findings(report, console, verbose=verbose, cases=cases)
     if quiet:
         return
-    if notes:
-        _say(console)
+    if not verbose and any(finding.severity == "info" for finding in report.findings):
+        _say(console)  # notes are in a line each, with nothing between them and what follows
     for line in judged.lines(report, verbose=verbose):
         _say(console, Text("\n".join(wrap(visible(line), console.width)), style="" if verbose else "yellow"))
     draw_more_of(report, console, verbose)
     _say(console, _wrapped(summary(report), console))
-    if report.outcome == "findings" and not verbose and (learned or isinstance(report, AuditReport)):
-        if isinstance(report, AuditReport):
-            audited.render_notes(report, console, verbose)
+    folds_figures = report.outcome == "findings" and not verbose
+    if folds_figures:
+        _draw_folded_figures(report, console)
+    else:
+        _draw_figures(report, console, verbose)
+
+
+def _with_rows(report: Report) -> DataReport | None:
+    """The report, where it is one on rows that were read."""
+    return report if isinstance(report, DataReport) and report.rows else None
+
+
+def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
+    """What was checked, and in one sentence what is learned of it."""
+    for subject in report.subjects:
+        _say(console, _subject(subject, console.width, verbose))
+    if rows := _with_rows(report):
+        _say(console, verdict(rows, console.width))
+        if verbose:
+            _say(console, _facts(rows, console.width))
+    if isinstance(report, AuditReport):
+        _say(console, audited.verdict_text(report, console.width))
+        if columns := audited.label_columns(report):
+            _say(console, Text("\n".join(wrap(visible(columns), console.width))))
+    _say(console)
+
+
+def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: int) -> None:
+    """Findings with their places; notes follow in a line each, and are drawn like findings with `verbose`."""
+    in_one_line = [finding for finding in report.findings if finding.severity == "info" and not verbose]
+    for finding in report.findings:
+        if finding not in in_one_line:
+            _finding(finding, console, verbose, cases)
+    for finding in in_one_line:
+        _say(console, _heading(finding, console.width))
+
+
+def _draw_folded_figures(report: Report, console: Console) -> None:
+    """Where the figures are, beside findings that should be read first."""
+    if isinstance(report, AuditReport):
+        audited.render_notes(report, console, verbose=False)
+    if isinstance(report, AuditReport) or _with_rows(report):
         _say(console, Text("figures by source and length: -v", style="dim"))
-        return
-    if learned:
+
+
+def _draw_figures(report: Report, console: Console, verbose: bool) -> None:
+    """Tokens by source and rows by length; of an audit, its own."""
+    if rows := _with_rows(report):
         _say(console)
-        _learned(learned, console)
+        _learned(rows, console)
     if isinstance(report, AuditReport):
         _say(console)
         audited.render_audited(report, console, verbose)
@@ -110,6 +140,8 @@ def draw_more(report: Report, console: Console, verbose: bool) -> None:
 
 def _learned(report: DataReport, console: Console) -> None:
     console.print(ledger_table(report.ledger))
+    if lost := report.data.get("lost_fields"):
+        _say(console, lost_line(lost))
     for line in _without_label(report):
         _say(console, line)
     _say(console)
@@ -146,6 +178,8 @@ def verdict(report: DataReport, width: int = 10_000) -> Text:
     left_out = report.learned is not None and report.learned.left_out
     if report.lengths.lost_supervised and not left_out:
         line += f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
+    if report.lengths.media:
+        line += f"; {report.lengths.media.not_counted}"
     line += and_why(report)
     text = Text("\n".join(wrap(line, width)))
     text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
@@ -177,7 +211,7 @@ def summary(report: Report) -> Text:
         text.append(f"\n{CURVES}")
     for safe, option in ((True, "--fix"), (False, "--unsafe-fixes")):
         if fixes := sum(f.fix is not None and f.fix.safe is safe for f in report.findings):
-            text.append(f"\n{many(fixes, 'finding')} can be mended: truetune lint {option} (or --diff first)")
+            text.append(f"\n{many(fixes, 'finding')} can be fixed: truetune lint {option} (or --diff first)")
     if report.known:
         text.append(f"\n{many(len(report.known), 'finding')} of the baseline left out")
     if not found and (step := _next(report)):
@@ -288,6 +322,12 @@ def ledger_table(ledger: Ledger) -> Table:
     return table
 
 
+def lost_line(fields: Mapping[str, int]) -> Text:
+    """Below the ledger: what the rows hold and no token comes from."""
+    counts = ", ".join(f"{visible(field)} of {many(rows, 'row')}" for field, rows in fields.items())
+    return Text(f"lost: {counts} (no token comes from them)", style="red")
+
+
 def _without_label(report: DataReport) -> list[Text]:
     """Rows and examples that teach nothing."""
     lines = []
@@ -313,6 +353,8 @@ def _histogram(report: DataReport, console: Console) -> list[Text]:
                 bar(int(count), top), style="red" if past else "green"
             ).append(f" {count:,}" if count else "0")
         )  # fmt: skip
+    if lengths.media:
+        lines[0].append(f"; {lengths.media.not_counted}", style="yellow")
     if lengths.limit is not None:
         over = share(lengths.over, report.examples)
         line = (

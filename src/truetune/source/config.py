@@ -7,20 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 from truetune.source.calls import Call
+from truetune.source.guards import ADDED_BY_UNSLOTH, excused_arguments, own_arguments, possible_names
 from truetune.source.module import Module
-from truetune.source.prepared import cuts_rows
+from truetune.source.prepared import cuts_rows, freezes_parameters
 from truetune.source.values import UNKNOWN
 from truetune.spec import stacks
 from truetune.spec.config import Config, Place
 from truetune.spec.releases import major
 from truetune.spec.stacks.facts import facts
-from truetune.spec.stacks.transformers import METHODS
+from truetune.spec.stacks.transformers import METHODS, defaults
 
 PARTS = {
     "LoraConfig": ("peft.LoraConfig",),
     "BitsAndBytesConfig": ("transformers.BitsAndBytesConfig",),
     "from_pretrained": ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained"),
 }
+LENGTHS = frozenset(("max_seq_length", "max_length"))
+"""Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
 OF_SEQ2SEQ = frozenset(
     ("predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config", "sortish_sampler")
 )
@@ -34,7 +37,7 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     holds one of each; any other use of peft counts as an adapter of which nothing is known. Raises SpecError for a
     value that its field does not take.
     """
-    trainers = [(call, name) for call in module.all_calls if (name := _trainer(call))]
+    trainers = [(call, names[0]) for call in module.all_calls if (names := _trainers(module, call))]
     parts = {name: list(module.calls(*patterns)) for name, patterns in PARTS.items()}
     parts["train"] = [call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)]
     beside = [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
@@ -44,26 +47,62 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
         return ()
     pins = module.pins
     older = {stack for stack in ("trl", "transformers") if pins.before(stack, major(facts(stack).release))}
+    freezes = freezes_parameters(module)
     found = []
     for call, name in trainers:
         own = [part for part in beside if part.name != "LoraConfig" or not _without_adapter(module, call)]
         laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
         config = stacks.config_of_calls(laid_out, module.path, module.file_text)
-        limit = config.limit if "max_length" in config.places or cuts_rows(module, call) else None
-        found.append(replace(config, pins=pins, limit=limit))
+        is_default = "max_length" not in config.places
+        limit = None if is_default and not _cuts_at_default(module, call) else config.limit
+        config = replace(config, pins=pins, limit=limit, freezes_by_hand=freezes)
+        found.append(_without_excused(config, module, call))
     return tuple(found)
+
+
+def _without_excused(config: Config, module: Module, call: Call) -> Config:
+    """Without the faults of arguments that the class may well take.
+
+    Those that the program gives only where it asked for them, those that another class takes which may stand there
+    (`try: from trl import SFTConfig`, `except ImportError: SFTConfig = TrainingArguments`), and those that unsloth
+    adds.
+    """
+    excused = excused_arguments(module, call) | own_arguments(module, call)
+    excused = excused.union(*(defaults(name) for name in _trainers(module, call)))
+    if module.imports_unsloth:
+        excused |= ADDED_BY_UNSLOTH
+    return replace(
+        config,
+        unknown=tuple(place for place in config.unknown if place.key not in excused),
+        renamed=tuple(old for old in config.renamed if old.place.key not in excused),
+    )
 
 
 def _without_adapter(module: Module, arguments: Call) -> bool:
     """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
-    trainers = [
-        trainer
-        for trainer in module.calls("trl.*Trainer", "transformers.*Trainer")
-        if module.flow.made(trainer.argument(1, "args")) is arguments
-    ]
+    trainers = _trainers_of(module, arguments)
     return bool(trainers) and all(
         trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model")) for trainer in trainers
     )
+
+
+def _trainers_of(module: Module, arguments: Call) -> list[Call]:
+    """The calls of trainers that are given these arguments."""
+    return [
+        trainer
+        for part in module.with_linked
+        for trainer in part.calls("trl.*Trainer", "transformers.*Trainer")
+        if module.flow.made(trainer.argument(1, "args")) is arguments
+    ]
+
+
+def _cuts_at_default(module: Module, arguments: Call) -> bool:
+    """Are rows cut at the default of these arguments? Earlier releases take the length from the trainer's call."""
+    trainers = _trainers_of(module, arguments)
+    is_of_project = module.flow.name(arguments.node.func) is None
+    if is_of_project and not trainers:
+        return False  # a class of the project may set the length itself, and what reads it is not in sight
+    return cuts_rows(module, arguments) and not any(trainer.keywords.keys() & LENGTHS for trainer in trainers)
 
 
 def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
@@ -80,12 +119,13 @@ def config_of_source(module: Module) -> Config | None:
     return configs[0] if len(configs) == 1 else None
 
 
-def _trainer(call: Call) -> str | None:
-    for name in call.names:
-        package, _, last = name.rpartition(".")
-        if package in ("trl", "transformers") and last in METHODS:
-            return last
-    return None
+def _trainers(module: Module, call: Call) -> list[str]:
+    """The classes of arguments that a call may be of; those of TRL first, which know what they add themselves."""
+    if not call.names:
+        return []
+    parts = [name.rpartition(".") for name in sorted({*call.names, *possible_names(module, call.node.func)})]
+    known = [(package, last) for package, _, last in parts if package in ("trl", "transformers") and last in METHODS]
+    return [last for package, last in sorted(known, key=lambda part: part[0] != "trl")]
 
 
 def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
@@ -102,7 +142,7 @@ def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> 
         value = _plain(module, node)
         arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
         line, column = module.place(node)
-        places[key] = Place(module.path, line, key, column)
+        places[key] = Place(module.home(node).path, line, key, column)
     return stacks.Call(name, arguments, places, complete=not call.open and not older)
 
 

@@ -27,7 +27,12 @@ Changes = tuple[Change, ...]
 
 
 def replace(module: Module, node: ast.AST, text: str) -> Changes:
-    """Another expression in the place of one (inside the parentheses around it, if any)."""
+    """Another expression in the place of one (inside the parentheses around it, if any).
+
+    Nothing, as in all of these, where the node stands in another file.
+    """
+    if module.home(node) is not module:
+        return ()
     return (Change(*module.span(node), text),)
 
 
@@ -44,6 +49,8 @@ def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
 
 def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
     """One more argument behind the last one, on its own line where the last one has its own."""
+    if module.home(call) is not module:
+        return ()
     close = module.span(call)[1] - 1
     arguments = [*call.args, *(k.value for k in call.keywords)]
     if not arguments:
@@ -59,7 +66,8 @@ def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
 def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Changes:
     """One more parameter with a default, behind the last one; nothing where `*args` or `**kwargs` come last."""
     arguments = function.args
-    if arguments.vararg or arguments.kwarg or not (arguments.args or arguments.kwonlyargs):
+    takes_any = arguments.vararg or arguments.kwarg or not (arguments.args or arguments.kwonlyargs)
+    if takes_any or module.home(function) is not module:
         return ()
     last = max((*arguments.args, *arguments.kwonlyargs), key=lambda a: module.span(a))
     parts: list[ast.expr | ast.arg] = [last, *arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)]
@@ -106,6 +114,8 @@ def _line_end(source: str, position: int) -> int:
 
 def delete_statement(module: Module, statement: ast.stmt) -> Changes:
     """The statement with its lines; `pass` in its place where it is the only one, or shares its line."""
+    if module.home(statement) is not module:
+        return ()
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
     last = _line_end(module.text, end)
@@ -141,6 +151,8 @@ def _as_written(module: Module, start: int, end: int) -> str:
 
 
 def _beside(module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool) -> Changes:
+    if module.home(statement) is not module:
+        return ()
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
     indent, newline = _as_written(module, first, start), module.lines.newline

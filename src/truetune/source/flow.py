@@ -1,4 +1,4 @@
-"""Flow: what names and expressions of one file stand for, as far as the file itself says."""
+"""Flow: what names and expressions stand for, as far as the file says, and those that are judged with it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truetune.source import kinds, values
 from truetune.source.calls import Call
+from truetune.source.names import attributes_set, flat, without_attributes
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
+
+if TYPE_CHECKING:
+    from truetune.source.links import Link, Links
 
 DEPTH = 10
 """Steps that an expression is followed"""
@@ -21,9 +25,6 @@ MOST = 12
 BRANCHES = 48
 """Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not
 followed into each of them"""
-FLAT = ("transformers", "trl", "peft", "datasets", "accelerate", "unsloth", "bitsandbytes")
-"""Libraries whose names are written without the modules between: `trl.trainer.sft_trainer.SFTTrainer` is
-`trl.SFTTrainer`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,17 @@ class Origin:
 
 
 class Flow:
-    def __init__(self, scopes: Scopes) -> None:
+    def __init__(self, scopes: Scopes, links: Links | None = None) -> None:
+        """`links`: what the imports stand for among files that are judged together; None where there is one file."""
         self.scopes = scopes
+        self._links = links
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
         self._names: dict[ast.AST, str | None] = {}
         self._calls: dict[ast.Call, Call] = {}
         self._methods_of: dict[ast.ClassDef, dict[str, ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self._given: dict[ast.arg, list[ast.expr]] = {}
         self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
+        self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
         self.written_dicts: dict[tuple[ast.AST, Scope, str], values.WrittenDict] = {}
         """Kept by values.py"""
         self.known_values: dict[ast.AST, Any] = {}
@@ -64,25 +68,65 @@ class Flow:
         return self._names[node]
 
     def _name(self, node: ast.AST, depth: int) -> str | None:
-        attributes: list[str] = []
-        while isinstance(node, ast.Attribute):
-            attributes.append(node.attr)
-            node = node.value
+        node, attributes = without_attributes(node)
         if not isinstance(node, ast.Name) or depth > DEPTH:
             return None
         bindings = self.scopes.reaching(node)
-        base = next((b.target for b in bindings if b.kind == "import"), None)
-        if not bindings:
+        imported = next((b for b in bindings if b.kind == "import"), None)
+        links = self._linked(node, imported, attributes)
+        if links:
+            return self._name_of_link(links[0], depth)
+        base: str | None = None
+        if imported is not None:
+            base = imported.target
+        elif not bindings:
             base = node.id if hasattr(builtins, node.id) else self._starred(node)
-        elif base is None:
+        else:
             value = bindings[0].value
             if bindings[0].kind == "value" and not bindings[0].path and isinstance(value, (ast.Name, ast.Attribute)):
                 base = self._name(value, depth + 1)
-        return None if base is None else flat(".".join((base, *reversed(attributes))))
+        return None if base is None else flat(".".join((base, *attributes)))
+
+    def _name_of_link(self, link: Link, depth: int) -> str | None:
+        binding, rest = link
+        base = binding.target if binding.kind == "import" else None
+        if binding.kind == "value" and not binding.path and isinstance(binding.value, (ast.Name, ast.Attribute)):
+            base = self._name(binding.value, depth + 1)
+        return None if base is None else flat(".".join((base, *rest)))
+
+    def _linked(self, name: ast.Name, imported: Binding | None, attributes: list[str]) -> tuple[Link, ...]:
+        """What a name with these attributes stands for in another file that is judged with this one."""
+        if self._links is None:
+            return ()
+        if imported is not None:
+            return self._links.of_import(imported, attributes)
+        scope = self.scopes.of[name].of_file
+        if not scope.stars or self.scopes.reaching(name):
+            return ()
+        return self._links.of_star(scope, name.id, attributes)
+
+    def imported_name(self, node: ast.expr) -> str | None:
+        """The dotted name that an import gives, whether or not its file is judged too; None for anything else."""
+        base, attributes = without_attributes(node)
+        bindings = self.scopes.reaching(base) if isinstance(base, ast.Name) else ()
+        imported = next((binding for binding in bindings if binding.kind == "import"), None)
+        return None if imported is None else flat(".".join((imported.target, *attributes)))
+
+    def links(self, node: ast.expr) -> tuple[Link, ...]:
+        """What a name, or an attribute of a module, stands for in another file that is judged with this one."""
+        base, attributes = without_attributes(node)
+        if self._links is None or not isinstance(base, ast.Name):
+            return ()
+        bindings = self.scopes.reaching(base)
+        imported = next((binding for binding in bindings if binding.kind == "import"), None)
+        if bindings and imported is None:
+            return ()
+        return self._linked(base, imported, attributes)
 
     def _starred(self, node: ast.Name) -> str | None:
         stars = [star for scope in self._around(node) for star in scope.stars]
-        return f"{stars[-1]}.{node.id}" if stars and (node.id[:1].isupper() or "_" in node.id) else None
+        is_likely = bool(stars) and (node.id[:1].isupper() or "_" in node.id)
+        return f"{stars[-1].module or ''}.{node.id}" if is_likely else None
 
     def _around(self, node: ast.AST) -> Iterator[Any]:
         scope = self.scopes.of.get(node)
@@ -162,15 +206,26 @@ class Flow:
             found[start] = None
         return tuple(found) or (start,)
 
+    def calls_passed(self, node: ast.AST) -> frozenset[ast.Call]:
+        """The calls of functions of the files whose results an expression may be, on the way to its origins.
+
+        Two names with one origin are two objects where each got it by a call of its own.
+        """
+        seen = {Origin(node)}
+        waiting = [Origin(node)]
+        while waiting and len(seen) < BRANCHES:
+            for following in islice(self._step(waiting.pop()), BRANCHES):
+                if following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+        return frozenset(one.node for one in seen if isinstance(one.node, ast.Call) and self._returned(one.node))
+
     def _step(self, origin: Origin) -> Iterator[Origin]:
         node, path = origin.node, origin.path
         if origin.element:
             yield origin
         elif isinstance(node, ast.Name):
-            bindings = self.scopes.reaching(node)
-            yield from (self._bound(binding, path) for binding in bindings)
-            if not bindings:
-                yield origin
+            yield from self._step_of_name(node, path)
         elif isinstance(node, ast.NamedExpr):
             yield Origin(node.value, path)
         elif isinstance(node, ast.IfExp):
@@ -185,14 +240,40 @@ class Flow:
             given = self.given(node)
             yield from (Origin(value, path) for value in given) if given else (origin,)
         elif isinstance(node, ast.Attribute):
-            assigned = self.assigned(node)
-            yield from (Origin(value, (*where, *path)) for value, where in assigned) if assigned else (origin,)
+            assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
+            yield from assigned or self._in_other_files(node, path) or [origin]
         elif isinstance(node, ast.Subscript):
             yield from ([Origin(value, path) for value in self._item(node)] or [origin])
         elif isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
             yield from ([Origin(value, path) for value in self._returned(node)] or [origin])
         else:
             yield origin
+
+    def _step_of_name(self, node: ast.Name, path: tuple[int, ...]) -> Iterator[Origin]:
+        bindings = self.scopes.reaching(node)
+        for binding in bindings:
+            if binding.kind == "import":
+                yield from self._in_other_files(node, path) or [self._bound(binding, path)]
+            else:
+                yield self._bound(binding, path)
+        if not bindings:
+            yield from self._in_other_files(node, path) or [Origin(node, path)]
+
+    def _in_other_files(self, node: ast.expr, path: tuple[int, ...]) -> list[Origin]:
+        """What an imported name, or an attribute of an imported module, is bound to where it is made."""
+        links = [link for link in self.links(node) if not link.rest]
+        if any(link.binding in self._set_from_outside for link in links):
+            return []
+        return [self._bound(link.binding, path) for link in links]
+
+    @cached_property
+    def _set_from_outside(self) -> frozenset[Binding]:
+        """The bindings of files that another file replaces: `import settings`, `settings.RATE = 1e-3`."""
+        if self._links is None:
+            return frozenset()
+        stores = (node for node in self.scopes.order if isinstance(node, ast.Attribute))
+        changed = (node for node in stores if isinstance(node.ctx, ast.Store))
+        return frozenset(link.binding for node in changed for link in self.links(node) if not link.rest)
 
     def _bound(self, binding: Binding, path: tuple[int, ...]) -> Origin:
         if binding.kind == "value" and binding.value is not None:
@@ -262,7 +343,7 @@ class Flow:
         bound = bool(names) and names[0] in ("self", "cls") and isinstance(self.scopes.of[function].node, ast.ClassDef)
         place = names.index(parameter.arg) - bound if parameter.arg in names else -1
         found: list[ast.expr] = []
-        for call in self._calls_of(function):
+        for call in self.calls_of(function):
             by_name = next((k.value for k in call.keywords if k.arg == parameter.arg), None)
             if by_name is not None:
                 found.append(by_name)
@@ -272,38 +353,45 @@ class Flow:
             found.append(default)
         return found
 
-    def _calls_of(self, function: ast.AST) -> list[ast.Call]:
-        """The calls in the file that may be of this function."""
+    def calls_of(self, function: ast.AST) -> list[ast.Call]:
+        """The calls, in any file, that may be of this function, or that make one of this class."""
         certain, by_attribute = self._call_sites
         found = certain.get(function, [])
-        if isinstance(self.scopes.of[function].node, ast.ClassDef):
-            return found + by_attribute.get(getattr(function, "name", ""), [])
+        scope = self.scopes.of[function]
+        if isinstance(scope.node, ast.ClassDef):
+            return found + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
         return found
 
     @cached_property
-    def _call_sites(self) -> tuple[dict[ast.AST, list[ast.Call]], dict[str, list[ast.Call]]]:
-        """Function -> the calls that name it; attribute -> the calls of it on an object of which no more is known.
+    def _call_sites(self) -> tuple[dict[ast.AST, list[ast.Call]], dict[tuple[Scope, str], list[ast.Call]]]:
+        """Function or class -> the calls that name it, in any file; file and attribute -> the calls of that attribute
+        there on an object of which no more is known.
 
         A bare name is looked up in its scope, because test files define functions of one name in many places; `self.f`
         is the method of the class around it, where that has one.
         """
         certain: dict[ast.AST, list[ast.Call]] = {}
-        by_attribute: dict[str, list[ast.Call]] = {}
+        by_attribute: dict[tuple[Scope, str], list[ast.Call]] = {}
         for node in self.scopes.order:
             if not isinstance(node, ast.Call):
                 continue
-            called = node.func
-            if isinstance(called, ast.Name):
-                for binding in self.scopes.reaching(called):
-                    if binding.kind == "def":
-                        certain.setdefault(binding.node, []).append(node)
-            elif isinstance(called, ast.Attribute):
-                own = self._own_method(called)
-                if own is not None:
-                    certain.setdefault(own, []).append(node)
-                else:
-                    by_attribute.setdefault(called.attr, []).append(node)
+            functions = self._functions_named(node.func)
+            for function in functions:
+                certain.setdefault(function, []).append(node)
+            if not functions and isinstance(node.func, ast.Attribute):
+                key = (self.scopes.of[node].of_file, node.func.attr)
+                by_attribute.setdefault(key, []).append(node)
         return certain, by_attribute
+
+    def _functions_named(self, called: ast.expr) -> list[ast.AST]:
+        """The functions and classes that are certainly meant by the name in a call."""
+        bindings = [link.binding for link in self.links(called) if not link.rest]
+        if isinstance(called, ast.Name):
+            bindings += self.scopes.reaching(called)
+        functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
+        if isinstance(called, ast.Attribute) and (own := self._own_method(called)) is not None:
+            functions.append(own)
+        return functions
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""
@@ -321,7 +409,7 @@ class Flow:
             owner = next((o.node for o in self.origins(node.value) if isinstance(o.node, ast.ClassDef)), None)
             if owner is None:
                 made = next((o.node for o in self.origins(node.value) if isinstance(o.node, ast.Call)), None)
-                if made is not None and isinstance(made.func, ast.Name):
+                if made is not None and isinstance(made.func, (ast.Name, ast.Attribute)):
                     owner = next((o.node for o in self.origins(made.func) if isinstance(o.node, ast.ClassDef)), None)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
@@ -334,7 +422,7 @@ class Flow:
                 continue
             owner = self._class_around(node)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                for name, path in _attributes(target, in_body=self.scopes.of[node].node is owner):
+                for name, path in attributes_set(target, in_body=self.scopes.of[node].node is owner):
                     if owner is not None:
                         found.setdefault(owner, {}).setdefault(name, []).append((node.value, path))
         return found
@@ -359,22 +447,3 @@ class Flow:
     def kinds(self, node: ast.AST | None) -> frozenset[str]:
         """What kind of object an expression may be: see kinds.py."""
         return frozenset() if node is None else kinds.of(self, node)
-
-
-def _attributes(target: ast.expr, *, in_body: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
-    if isinstance(target, ast.Tuple):
-        for i, item in enumerate(target.elts):
-            yield from ((name, (i, *path)) for name, path in _attributes(item, in_body=in_body))
-    elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
-        yield target.attr, ()
-    elif in_body and isinstance(target, ast.Name):
-        yield target.id, ()
-
-
-def flat(name: str) -> str:
-    """A qualified name without the modules inside a library of FLAT."""
-    parts = name.split(".")
-    if parts[0] not in FLAT or len(parts) < 3:
-        return name
-    first = next((i for i, part in enumerate(parts) if i and part[:1].isupper()), len(parts) - 1)
-    return ".".join((parts[0], *parts[first:]))

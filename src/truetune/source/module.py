@@ -6,11 +6,11 @@ import ast
 import fnmatch
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
@@ -21,6 +21,9 @@ from truetune.source.flow import Flow
 from truetune.source.scopes import Scopes
 from truetune.source.text import Lines, decode, read_bytes
 from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
+
+if TYPE_CHECKING:
+    from truetune.source.program import Program
 
 N = TypeVar("N", bound=ast.AST)
 NEWER: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
@@ -61,6 +64,8 @@ class Module:
     broken: tuple[Broken, ...] = ()
     codec: str = "utf-8"
     cells: tuple[notebook.Cell, ...] = field(default=(), repr=False)
+    program: Program | None = field(default=None, repr=False, compare=False)
+    """The files that it is judged with; None where it is judged alone"""
 
     @cached_property
     def lines(self) -> Lines:
@@ -68,16 +73,45 @@ class Module:
 
     @cached_property
     def scopes(self) -> Scopes:
-        return Scopes(self.tree)
+        """Its scopes, with those of the files that it is judged with."""
+        return Scopes(self.tree) if self.program is None else self.program.scopes
 
     @cached_property
     def flow(self) -> Flow:
-        return Flow(self.scopes)
+        return Flow(self.scopes) if self.program is None else self.program.flow
+
+    @property
+    def with_linked(self) -> tuple[Module, ...]:
+        """It, and the files that it is judged with whose code runs together with its own."""
+        return (self,) if self.program is None else self.program.running_with(self)
+
+    def mentions(self, *texts: str) -> bool:
+        """Does the code of this file, or of a file that runs with it, hold one of these texts?"""
+        return any(text in module.text for module in self.with_linked for text in texts)
+
+    def home(self, node: ast.AST) -> Module:
+        """The file that a node stands in: this one, or one that it is judged with."""
+        return self if self.program is None else self.program.home(node, self)
+
+    @cached_property
+    def order(self) -> list[ast.AST]:
+        """Every node of this file, in the order of the text."""
+        begin, end = self.scopes.nodes_of[self.tree]
+        return self.scopes.order[begin:end]
 
     @cached_property
     def all_calls(self) -> tuple[Call, ...]:
         """Every call, in the order of the text."""
         return tuple(self.flow.call(node) for node in self.nodes(ast.Call))
+
+    @cached_property
+    def name_reads(self) -> Mapping[str, list[ast.Name]]:
+        """Where each name is read, in order of the tree; made once, so that a search by name is not one of the file."""
+        reads: dict[str, list[ast.Name]] = {}
+        for node in self.nodes(ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                reads.setdefault(node.id, []).append(node)
+        return reads
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
@@ -118,15 +152,27 @@ class Module:
         by_type = self._nodes_by_type
         if len(kinds) == 1 and kinds[0] in by_type:
             return iter(by_type[kinds[0]])
-        return (node for node in self.scopes.order if isinstance(node, kinds))
+        return (node for node in self.order if isinstance(node, kinds))
 
     @cached_property
     def _nodes_by_type(self) -> dict[type[ast.AST], list[Any]]:
         """The nodes of each class that has no subclass among the nodes; in the order of the text."""
         found: dict[type[ast.AST], list[Any]] = {}
-        for node in self.scopes.order:
+        for node in self.order:
             found.setdefault(type(node), []).append(node)
         return found
+
+    @cached_property
+    def imports_unsloth(self) -> bool:
+        """Is unsloth imported where this file runs? It rewrites TRL's trainers and their arguments."""
+        return any(module.names_unsloth for module in self.with_linked)
+
+    @cached_property
+    def names_unsloth(self) -> bool:
+        """Does the file itself import unsloth?"""
+        imported = [alias.name for node in self.nodes(ast.Import) for alias in node.names]
+        imported += [node.module or "" for node in self.nodes(ast.ImportFrom)]
+        return any(name.partition(".")[0] in ("unsloth", "unsloth_zoo") for name in imported)
 
     def parents(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around this one, from the inside out."""
@@ -140,17 +186,20 @@ class Module:
         return next((n for n in (node, *self.parents(node)) if isinstance(n, ast.stmt)), None)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node begins and ends in `text`, in characters; parentheses around it are not part of it."""
+        """Where a node of this file begins and ends in `text`, in characters; parentheses around it are no part."""
         at = ast_place(node)
         return self.lines.offset(*at[0]), self.lines.offset(*at[1])
 
     def text_of(self, node: ast.AST) -> str:
-        start, end = self.span(node)
-        return self.text[start:end]
+        """The code of a node, of this file or of one that it is judged with."""
+        home = self.home(node)
+        start, end = home.span(node)
+        return home.text[start:end]
 
     def place(self, node: ast.AST) -> tuple[int, int]:
-        """1-based line and column of a node; in a notebook, line and column in the .ipynb file."""
-        return self.file_place(self.span(node)[0])
+        """1-based line and column of a node in its file; in a notebook, line and column in the .ipynb file."""
+        home = self.home(node)
+        return home.file_place(home.span(node)[0])
 
     def file_place(self, offset: int) -> tuple[int, int]:
         return self.file_lines.place(self.offset_in_file(offset))
@@ -165,7 +214,8 @@ class Module:
 
     def cell_of(self, node: ast.AST) -> str | None:
         """`cell 3, line 2`, counted over code cells, in a notebook."""
-        return notebook.describe(self.cells, self.lines, self.span(node)[0]) if self.cells else None
+        home = self.home(node)
+        return notebook.describe(home.cells, home.lines, home.span(node)[0]) if home.cells else None
 
     @cached_property
     def pins(self) -> Pins:
@@ -174,6 +224,11 @@ class Module:
             return pins_of_script(self.file_text, self.path)
         cells = ((cell.text, self.file_lines.place(cell.spots[0])[0]) for cell in self.cells if cell.text)
         return pins_of_notebook(cells, self.path)
+
+    @cached_property
+    def place_counts(self) -> dict[str, int]:
+        """How many places of each kind it has; rules fill it (`checks/code_places.py`)."""
+        return {}
 
     @cached_property
     def file_lines(self) -> Lines:

@@ -1,4 +1,4 @@
-"""Who makes the rows of a TRL trainer ready: the trainer itself, or the script before it."""
+"""What a script makes ready itself before it trains: the rows, and which weights take part."""
 
 from __future__ import annotations
 
@@ -17,12 +17,38 @@ def cuts_rows(module: Module, arguments: Call) -> bool:
     It does not under unsloth, which takes the length that the model was loaded with; nor where a collator of the
     script's own makes the batches, or the rows come with ids.
     """
-    if any(name.partition(".")[0] == "unsloth" for call in module.all_calls for name in call.names):
+    if module.imports_unsloth:
         return False
     trainers = [
-        call for call in module.calls("trl.SFTTrainer") if module.flow.made(call.argument(1, "args")) is arguments
+        call
+        for part in module.with_linked
+        for call in part.calls("trl.SFTTrainer")
+        if module.flow.made(call.argument(1, "args")) is arguments
     ]
     return not any(_own_collator(module, call) or _has_ids(module, call) for call in trainers)
+
+
+def made_messages(module: Module) -> Call | None:
+    """The first `map` of a script whose function makes messages of a row, or renders it by a chat template.
+
+    A message is told by its keys, `role` and `content`. None where no `map` does so.
+    """
+    return next((call for call in module.methods("map") if _makes_messages(module, call)), None)
+
+
+def _makes_messages(module: Module, mapped: Call) -> bool:
+    given = mapped.argument(0, "function")
+    function = module.flow.function(given) if given is not None else None
+    if function is None:
+        return False
+    nodes = list(ast.walk(function))
+    keys = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    keys |= {node.arg for node in nodes if isinstance(node, ast.keyword)}
+    renders = any(isinstance(node, ast.Attribute) and node.attr == "apply_chat_template" for node in nodes)
+    return renders or keys >= MESSAGE_KEYS
+
+
+MESSAGE_KEYS = frozenset(("role", "content"))
 
 
 def _own_collator(module: Module, trainer: Call) -> bool:
@@ -57,4 +83,15 @@ def _gives_ids(module: Module, function: ast.expr) -> bool:
     returned = [node.body] if isinstance(node, ast.Lambda) else module.flow.returns.get(node, []) if node else []
     return any(
         "encoding" in module.flow.kinds(value) or "input_ids" in module.flow.entries(value)[0] for value in returned
+    )
+
+
+def freezes_parameters(module: Module) -> bool:
+    """Does the script freeze parameters itself: `p.requires_grad = False`, `requires_grad_(False)`?"""
+    for node in module.nodes(ast.Assign):
+        sets = any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
+        if sets and module.flow.value(node.value) is False:
+            return True
+    return any(
+        module.flow.value(call.argument(0, "requires_grad")) is False for call in module.methods("requires_grad_")
     )

@@ -48,8 +48,8 @@ class Scope:
     node: ast.AST
     outer: Scope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    stars: list[str] = field(default_factory=list)
-    """Modules of `from x import *`"""
+    stars: list[ast.ImportFrom] = field(default_factory=list)
+    """The statements `from x import *`"""
     elsewhere: dict[str, bool] = field(default_factory=dict)
     """Names declared global (True) or nonlocal (False)"""
 
@@ -58,26 +58,41 @@ class Scope:
         """Runs where it stands."""
         return isinstance(self.node, (ast.ClassDef, *COMPREHENSIONS))
 
+    @property
+    def of_file(self) -> Scope:
+        """The scope of the whole file."""
+        scope = self
+        while scope.outer is not None:
+            scope = scope.outer
+        return scope
+
 
 class Scopes:
-    """All scopes of a tree, made in one pass without recursion."""
+    """All scopes of one tree, or of several that are judged together; made in one pass without recursion.
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.module = Scope(tree, None)
+    The tables hold the nodes of all trees, so whoever follows a value into another file asks no more than in one.
+    """
+
+    def __init__(self, *trees: ast.Module) -> None:
         self.parent: dict[ast.AST, ast.AST] = {}
         self.order: list[ast.AST] = []
-        """Every node, in the order of the text"""
+        """Every node, in the order of the text, tree after tree"""
+        self.nodes_of: dict[ast.Module, tuple[int, int]] = {}
+        """Where in `order` the nodes of each tree begin and end"""
         self.of: dict[ast.AST, Scope] = {}
         """The scope that a node stands in"""
         self.arms: dict[ast.AST, tuple[Arm, ...]] = {}
-        self.inside: dict[ast.AST, Scope] = {tree: self.module}
-        """The scope that a function, class or comprehension makes"""
+        self.inside: dict[ast.AST, Scope] = {tree: Scope(tree, None) for tree in trees}
+        """The scope that a file, function, class or comprehension makes"""
         self._ending: set[Arm] = set()
-        self._walk(tree)
+        for tree in trees:
+            begin = len(self.order)
+            self._walk(tree)
+            self.nodes_of[tree] = (begin, len(self.order))
         self._bind()
 
     def _walk(self, tree: ast.Module) -> None:
-        stack: list[tuple[ast.AST, Scope, tuple[Arm, ...]]] = [(tree, self.module, ())]
+        stack: list[tuple[ast.AST, Scope, tuple[Arm, ...]]] = [(tree, self.inside[tree], ())]
         while stack:
             node, scope, arms = stack.pop()
             self.order.append(node)
@@ -122,13 +137,13 @@ class Scopes:
                     while isinstance(scope.node, COMPREHENSIONS) and scope.outer:
                         scope = scope.outer
                 if binding.name in scope.elsewhere:
-                    home = self.module if scope.elsewhere[binding.name] else scope.outer or self.module
+                    home = _declared_in(scope, binding.name)
                     arm = (id(scope.node), "elsewhere")
                     binding = replace(binding, arms=(arm,))
                     scope = home
                 scope.bindings.setdefault(binding.name, []).append(binding)
             if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-                self.of[node].stars.append(node.module or "")
+                self.of[node].stars.append(node)
         for scope in self.inside.values():
             for bindings in scope.bindings.values():
                 bindings.sort(key=lambda b: b.position)
@@ -180,7 +195,7 @@ class Scopes:
         while scope is not None:
             if scope is first or not isinstance(scope.node, ast.ClassDef):
                 if name.id in scope.elsewhere:
-                    scope = self.module if scope.elsewhere[name.id] else scope.outer or self.module
+                    scope = _declared_in(scope, name.id)
                     position, arms = LAST, ()
                 found = self._in_scope(scope, name.id, position, arms)
                 if found:
@@ -193,6 +208,10 @@ class Scopes:
                 position, arms = LAST, ()
             scope = scope.outer
         return ()
+
+    def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
+        """The bindings of a file's name that may hold when the file has run, the last one first."""
+        return self._in_scope(scope, name, LAST, ())
 
     def _in_scope(self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]) -> tuple[Binding, ...]:
         found: list[Binding] = []
@@ -217,6 +236,12 @@ class Scopes:
             return True
         other = used[common : common + 1]
         return bool(rest and other and rest[0][0] == other[0][0] and {rest[0][1], other[0][1]} == {"body", "orelse"})
+
+
+def _declared_in(scope: Scope, name: str) -> Scope:
+    """The scope that a `global` or `nonlocal` in this one means."""
+    of_file = scope.elsewhere[name]
+    return scope.of_file if of_file else scope.outer or scope
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

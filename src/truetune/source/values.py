@@ -129,9 +129,11 @@ def entries(flow: Flow, node: ast.AST, depth: int = 0) -> tuple[dict[str, ast.ex
                 found[keyword.arg] = keyword.value
     else:
         return {}, False
-    if isinstance(node, ast.Name):
+    if not isinstance(node, ast.Name):
+        return found, whole
+    if flow.scopes.of[literal] is flow.scopes.of[node]:
         return _with_later_writes(flow, node, literal, Entries(found, whole))
-    return found, whole
+    return _with_writes_elsewhere(flow, literal, Entries(found, whole))
 
 
 class Entries(NamedTuple):
@@ -174,6 +176,32 @@ def _with_later_writes(flow: Flow, name: ast.Name, literal: ast.AST, first: Entr
         number += 1
     flow.written_dicts[key] = WrittenDict(Entries(by_name, whole), number, name.lineno)
     return Entries(dict(by_name), whole)
+
+
+def _with_writes_elsewhere(flow: Flow, literal: ast.AST, first: Entries) -> Entries:
+    """The entries of a dictionary that a function is given, with all that is set where it was made.
+
+    Which of these come before the call is not asked: a key that is set anywhere may be there.
+    """
+    by_name, whole = dict(first.by_name), first.whole
+    for write in _writes_by_literal(flow).get(literal, ()):
+        more, known = _written_entries(flow, write)
+        by_name.update(more)
+        whole = whole and known
+    return Entries(by_name, whole)
+
+
+def _writes_by_literal(flow: Flow) -> dict[ast.AST, list[ast.Assign | ast.Call]]:
+    """The statements that set something in a dictionary, by the literal that it begins as, once per file."""
+    if flow.writes_by_literal is None:
+        flow.writes_by_literal = {}
+        for writes in _writes(flow).values():
+            for write in writes:
+                base = _written(write)
+                origins = flow.origins(base) if base is not None else ()
+                if len(origins) == 1:
+                    flow.writes_by_literal.setdefault(origins[0].node, []).append(write)
+    return flow.writes_by_literal
 
 
 def _written_entries(flow: Flow, node: ast.Assign | ast.Call) -> Entries:

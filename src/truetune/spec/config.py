@@ -72,6 +72,10 @@ class Config:
     own_keys: bool = False
     """A script with settings of its own reads the file beside those of the stack: a key that the stack does not know
     may be the script's"""
+    read_by: str = ""
+    """Who reads the file, as its project or the user says; empty where the keys alone tell the stack"""
+    freezes_by_hand: bool = False
+    """The program sets `requires_grad` to False: which weights it trains is not known"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from truetune.errors import SpecError
 from truetune.parsing.files import read_bounded
@@ -17,16 +16,9 @@ from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.toml_reader import parse_toml
 from truetune.parsing.yaml_reader import parse_yaml
 from truetune.spec.near import near_path
-from truetune.spec.run import Encoding, Learn, RunSpec, Watch
-from truetune.spec.training import Lora, Training
+from truetune.spec.other_names import PARTS, advice
+from truetune.spec.run import RunSpec
 
-PARTS: dict[str, type[BaseModel]] = {
-    "learn": Learn,
-    "encode": Encoding,
-    "training": Training,
-    "watch": Watch,
-}
-"""Settings that hold settings."""
 CONFIG = "truetune.yaml"
 PROJECT = "pyproject.toml"
 
@@ -81,14 +73,7 @@ def _problem(kind: str, message: str, place: list[str], found: Any) -> str:
     name = ".".join(place)
     if kind != "extra_forbidden":
         return f"{name}: {message[:1].lower()}{message[1:]} (found {reprlib.repr(found)})"
-    known = PARTS[place[0]].model_fields if place[0] in PARTS and len(place) > 1 else RunSpec.model_fields
-    known = Lora.model_fields if place[:2] == ["training", "lora"] and len(place) > 2 else known
-    return f"there is no setting {name}; {_near(place[-1], known)}"
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"there is no setting {name}; {advice(place, found)}"
 
 
 def _read(path: Path) -> str:
@@ -130,7 +115,7 @@ def _named(value: Any, path: Path) -> dict[str, Any]:
         if name in settings:
             raise SpecError(f"{path}: {name} is given twice")
         if item is not None:
-            settings[name] = _named(item, path) if name in PARTS and isinstance(item, dict) else item
+            settings[name] = _named(item, path) if (name,) in PARTS and isinstance(item, dict) else item
     return settings
 
 

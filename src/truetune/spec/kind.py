@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -15,19 +15,22 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 from truetune.spec import located
 from truetune.spec.near import near_path
-from truetune.spec.stacks import foreign, stack_of
+from truetune.spec.stacks import ACCELERATE, foreign, stack_of, what_would_tell
+from truetune.trainers.facts import TrainerName
 
 Kind = Literal[
     "data", "encoded", "tokenizer", "model", "adapter", "run", "log", "source", "notebook",
-    "truetune", "axolotl", "llama-factory", "trl", "transformers",
+    "truetune", "axolotl", "llama-factory", "trl", "transformers", "settings", "accelerate",
 ]  # fmt: skip
-"""`truetune` to `transformers`: settings of that stack"""
+"""`truetune` to `transformers`: settings of that stack; `settings`: of one that neither keys nor project tell;
+`accelerate`: how its launcher starts a script"""
 NAMES: Mapping[Kind, str] = {
     "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
     "truetune": "truetune settings", "axolotl": "Axolotl configuration",
     "llama-factory": "LLaMA-Factory configuration", "trl": "TRL configuration",
-    "transformers": "transformers configuration",
+    "transformers": "transformers configuration", "settings": "settings of a program that is not known",
+    "accelerate": "accelerate launch configuration",
 }  # fmt: skip
 """As a report calls them"""
 ACCEPTED = (
@@ -38,6 +41,13 @@ HEAD = 1 << 16
 """Bytes of a file that are looked at"""
 MANY = 20_000
 """Entries of a folder that are looked at"""
+CONSOLE = frozenset((".log", ".out", ".err"))
+"""What a run printed"""
+SHELL = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
+IN_A_SHELL_SCRIPT = (
+    "found a shell script, whose commands truetune check does not read; name the settings, scripts and data that they "
+    "use. A server that one starts: truetune serve-check asks it, truetune explain slow-generation says what slows it"
+)
 TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
 ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
 PACKED = frozenset(SUFFIXES)
@@ -59,19 +69,21 @@ STEPS = frozenset(("step", "global_step", "epoch", "learning_rate", "_step", "cu
 LOSSES = frozenset(("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss"))
 
 
-def recognise(path: str | PathLike[str]) -> tuple[Kind, ...]:
+def recognise(path: str | PathLike[str], trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
     """What stands at this path, what it mainly is first.
+
+    `trained_by` names the program that reads a file of settings, where the user says it.
 
     Raises UsageError for what is none of what truetune looks at, and for a path that is not there.
     """
     where = Path(path)
     if where.is_dir():
-        found = tuple(dict.fromkeys(_folder(where)))
+        found = tuple(dict.fromkeys(_folder(where))) or _caches(where)
         if not found:
             raise UsageError(f"{where}: found {_listed(where)}; expected {ACCEPTED}")
         return found
     if where.is_file():
-        return (_file(where),)
+        return (_file(where, trained_by),)
     raise UsageError(f"{where}: no such file or folder{near_path(where)}")
 
 
@@ -96,6 +108,12 @@ def _folder(folder: Path) -> Iterator[Kind]:
     if _rows(folder, names):
         yield "data"
     yield from _sources(folder, names)
+
+
+def _caches(folder: Path) -> tuple[Kind, ...]:
+    """Trainers keep what they tokenized in folders that are named by a hash, below one that the user names."""
+    saved = (folder.glob(f"{depth}{name}") for depth in ("*/", "*/*/") for name in ("state.json", "dataset_dict.json"))
+    return ("data",) if next(chain.from_iterable(saved), None) else ()
 
 
 def _names(folder: Path) -> set[str]:
@@ -149,31 +167,35 @@ def _sources(folder: Path, names: set[str]) -> Iterator[Kind]:
         yield "notebook"
 
 
-def _file(path: Path) -> Kind:
+def _file(path: Path, trained_by: TrainerName | None) -> Kind:
     suffix = _suffix(path)
     if suffix == ".py":
         return "source"
     if EVENTS.fullmatch(path.name) or suffix == ".wandb":
+        return "log"
+    if suffix in CONSOLE and path.stat().st_size:
         return "log"
     if path.suffix in PACKED or suffix in TABLES:
         return "data"
     if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
         return "log" if _is_log(path) else "data"
     if suffix in (".yaml", ".yml", ".toml"):
-        return _settings(path)
+        return _settings(path, trained_by)
     head = _head(path).lstrip("\ufeff \t\r\n")
     if suffix == ".ipynb" or (suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head):
         return "notebook"
+    if suffix in SHELL:
+        raise UsageError(f"{path}: {IN_A_SHELL_SCRIPT}")
     if head[:1] == "[":
         return "data"
     if head[:1] == "{":
-        return _object(path, head)
+        return _object(path, head, trained_by)
     if suffix == "":
-        return _settings(path)
+        return _settings(path, trained_by)
     raise UsageError(f"{path}: found {_said(path, head)}; expected {ACCEPTED}")
 
 
-def _object(path: Path, head: str) -> Kind:
+def _object(path: Path, head: str, trained_by: TrainerName | None) -> Kind:
     """A file that begins with a JSON object: rows one a line, the trainer's log, or settings."""
     first, _, rest = head.partition("\n")
     if rest.lstrip()[:1] == "{" and _parsed(first) is not None:
@@ -182,10 +204,10 @@ def _object(path: Path, head: str) -> Kind:
         return "log"
     if path.stat().st_size > located.LARGEST:
         return "data"
-    return _settings(path)
+    return _settings(path, trained_by)
 
 
-def _settings(path: Path) -> Kind:
+def _settings(path: Path, trained_by: TrainerName | None) -> Kind:
     if path.suffix == ".toml":
         if "[tool.truetune" in located.text_of(path):
             return "truetune"
@@ -194,11 +216,15 @@ def _settings(path: Path) -> Kind:
         value = located.read(path).value
     except SpecError as error:
         raise UsageError(f"{error}; expected {ACCEPTED}") from None
-    stack = stack_of(value)
+    stack = stack_of(value, path, trained_by)
     if stack is not None:
         return stack
+    if foreign(value) == ACCELERATE:
+        return "accelerate"
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "data"
+    if what_would_tell(value):
+        return "settings"
     rows = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else []
     if path.suffix == ".json" and foreign(value) is None and any(r and isinstance(r[0], dict) for r in rows):
         return "data"

@@ -1,14 +1,19 @@
 """Pins: which releases of its packages a run asks for, as far as the files around it say.
 
 What a stack knows differs from release to release, so a finding on a name or a default holds for some releases only.
-The release that is installed here is not asked: a notebook or a project brings its own. Read are the install commands
-of a notebook's cells, the header of a script (PEP 723), and the requirements in the folders from the file up to the
-root of its project. Only the packages of `PACKAGES` are looked for, by their names in the text: that reads every form
-of file alike (requirements.txt, pyproject.toml, setup.py, environment.yml) and runs none of them.
+The release that is installed beside truetune excuses nothing, for a notebook or a project may bring its own; but where
+no file asks for a release, and the one installed is past a change, a call is sure to stop here. Read are the install
+commands of a notebook's cells, those that a script runs or that an exported notebook keeps as comments, the header of a
+script (PEP 723), and the requirements, Dockerfiles and lock files in the folders from the file up to the root of its
+project.
+Only the packages of `PACKAGES` are looked for, by their names in the text: that reads every form of file alike
+(requirements.txt, pyproject.toml, setup.py, environment.yml) and runs none of them. A release of unsloth bounds those
+of transformers and TRL, because it rewrites their source.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,25 +27,44 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from truetune.parsing.files import read_bounded
-from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.limits import LOCK, SETTINGS, InputLimitError
 
 Age = Literal["older", "current", "unknown"]
 """Is the release that runs one before a change, or one after it?"""
 PACKAGES = {"trl": "trl", "transformers": "transformers", "peft": "peft", "axolotl": "axolotl",
-            "llamafactory": "llama-factory"}  # fmt: skip
+            "llamafactory": "llama-factory", "unsloth": "unsloth"}  # fmt: skip
 """Name in the package registry -> name of the stack"""
 ROOT_SIGNS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """What lies in the root of a project"""
-REQUIREMENT_FILES = ("requirements*.txt", "pyproject.toml", "setup.py", "setup.cfg", "environment*.y*ml", "Pipfile")
+REQUIREMENT_FILES = ("requirements*.txt", "requirements*.in", "constraints*.txt", "pyproject.toml", "setup.py",
+                     "setup.cfg", "environment*.y*ml", "conda*.y*ml", "Pipfile", "Dockerfile*",
+                     "*.[Dd]ockerfile")  # fmt: skip
+REQUIREMENTS_FOLDER = "requirements"
+"""A folder of files that say `base.txt`, `train.txt`"""
+LOCKED = re.compile(r'name = "(?P<name>[\w-]+)"\nversion = "(?P<version>[^"\n]+)"')
+"""A package in uv.lock, poetry.lock and pdm.lock"""
+LOCKED_IN_JSON = re.compile(r'"(?P<name>[\w-]+)": \{[^{}]*"version": "==(?P<version>[^"\n]+)"')
+"""A package in Pipfile.lock"""
+LOCK_FILES = {"uv.lock": LOCKED, "poetry.lock": LOCKED, "pdm.lock": LOCKED, "Pipfile.lock": LOCKED_IN_JSON}
+HIGHEST_WITH_UNSLOTH: Mapping[str, Mapping[str, str]] = {
+    "trl": {"2025.3.19": "0.15.2", "2025.10.1": "0.23.0", "2026.8.1": "0.24.0", "2026.10.9": "1.15.0"},
+    "transformers": {"2025.10.1": "4.56.2", "2025.12.1": "4.57.3", "2026.2.1": "4.57.6", "2026.8.1": "5.5.0",
+                     "2026.10.9": "5.17.0"},
+}  # fmt: skip
+"""Package -> a release of unsloth -> the highest release that it takes (`Requires-Dist` of its wheels, ascending). A
+release in between takes none that is newer than what the next one here takes."""
 MOST_FOLDERS = 6
-_NAME = r"(?<![\w./-])(?P<name>trl|transformers|peft|axolotl|llama-?factory)(?:\[[^\]\n]*\])?(?![\w./-])"
+_NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
+_NAME = rf"(?<![\w./-])(?P<name>{_NAMES})(?:\[[^\]\n]*\])?(?![\w./-])"
 _BOUND = r"(?:===?|~=|>=|<=|!=|[<>=^])\s*v?\d[\w.*+]*"
 REQUIREMENT = re.compile(rf"{_NAME}[\"']?\s*(?:=\s*[\"'](?={_BOUND}))?(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*)?", re.I)
 """`trl[vllm]==0.18.0`, `transformers>=4.36,<5`, `trl = "^0.9"`, or the name alone"""
-FROM_GIT = re.compile(
-    r"git\+\S*?/(?P<name>trl|transformers|peft|axolotl|llama-?factory)(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.I
-)
+FROM_GIT = re.compile(rf"git\+\S*?/(?P<name>{_NAMES})(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.I)
 INSTALL = re.compile(r"^(?P<before>.*?)\b(?:pip3?|uv\s+add)\s+(?:install\s+)?(?P<what>.*)$")
+RUNS_INSTALL = re.compile(r"get_ipython\(\)\.|\bos\.system\(|\bsubprocess\.|^\s*#?\s*[!%]")
+"""A line of a script that installs: an exported notebook keeps `!pip install` as the first of these, or as a comment"""
+LIST_OF_WORDS = re.compile(r"""["']\s*,\s*["']""")
+"""`[sys.executable, "-m", "pip", "install", "trl==0.9"]`"""
 TAG = re.compile(r"v?(\d+(?:\.\d+)+\S*)")
 HEADER = re.compile(r"^# /// script\s*$(?P<header>.*?)^# ///\s*$", re.M | re.S)
 
@@ -63,11 +87,15 @@ class Pin:
         lowest, highest = _bounds(self.wanted)
         if lowest is not None and Version(last) < lowest < Version(gone):
             return "unknown"
-        if highest is not None and (highest < Version(gone) or ("<" in self.wanted and highest == Version(gone))):
+        if highest is not None and (highest < Version(gone) or (highest == Version(gone) and self._ends_before())):
             return "older"
         if not self.wanted or (lowest is not None and lowest >= Version(gone)):
             return "current"
         return "unknown"
+
+    def _ends_before(self) -> bool:
+        """Is the highest release itself left out (`<5`)?"""
+        return re.search(r"<(?!=)", self.wanted) is not None
 
     def __str__(self) -> str:
         return self.wanted or "the newest"
@@ -87,9 +115,41 @@ class Pins:
         pin = self.by_stack.get(stack)
         return "unknown" if pin is None else pin.age(last, gone)
 
+    def is_past(self, stack: str, last: str, gone: str) -> bool:
+        """Is it sure that a release after a change runs: by what is asked for, else by what is installed here?"""
+        if stack in self.by_stack:
+            return self.age(stack, last, gone) == "current"
+        release = installed_release(stack)
+        return release is not None and release >= Version(gone)
+
+    def is_of_a_commit(self, stack: str) -> bool:
+        """Is a branch or commit asked for, of which no release is told?"""
+        pin = self.by_stack.get(stack)
+        return pin is not None and not pin.known
+
+    def told(self, stack: str) -> str:
+        """Which release is asked for, and where; or that no file says it, and which is installed here."""
+        pin = self.by_stack.get(stack)
+        if pin is None:
+            release = installed_release(stack)
+            here = f"; {stack} {release} is installed here" if release is not None else ""
+            return f"no file here says which release of {stack} runs{here}"
+        if not pin.known:
+            return f"a commit or branch of {stack} is asked for in {pin.file}, line {pin.line}"
+        return f"{stack} {pin} is asked for in {pin.file}, line {pin.line}"
+
     def before(self, stack: str, release: str) -> bool:
         """Is it sure that a release before this one runs?"""
         return self.age(stack, release, release) == "older"
+
+
+@lru_cache(maxsize=8)
+def installed_release(package: str) -> Version | None:
+    """The release of a package in the environment that truetune runs in; None where it has none."""
+    try:
+        return Version(importlib.metadata.version(package))
+    except (importlib.metadata.PackageNotFoundError, InvalidVersion):
+        return None
 
 
 def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str) -> Pins:
@@ -107,33 +167,96 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str) -> Pins:
             for stack, pin in _in_line(command["what"], path, first_line + offset, bare=True):
                 if pin.wanted or not pin.known or upgrades or stack not in found:
                     found[stack] = pin
-    return Pins({**pins_around(path).by_stack, **found})
+    return Pins(_within_unsloth({**pins_around(path).by_stack, **found}))
 
 
 def pins_of_script(text: str, path: str) -> Pins:
-    """Of the script's own header (PEP 723); else of the files around it."""
+    """Of the script's own header (PEP 723), else of what it installs itself; else of the files around it."""
     header = HEADER.search(text)
-    found: dict[str, Pin] = {}
+    found = dict(_installed_by_script(text, path))
     if header is not None:
         first = text.count("\n", 0, header.start("header")) + 1
         for offset, line in enumerate(header["header"].split("\n")):
             found.update(_in_line(line.lstrip("# "), path, first + offset, bare='"' in line))
-    return Pins({**pins_around(path).by_stack, **found})
+    return Pins(_within_unsloth({**pins_around(path).by_stack, **found}))
+
+
+def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+    """What the lines of a script ask for: installs that it runs or notes in comments, and `require_version(...)`.
+
+    Only names with a release, so that a later line without one does not undo it, and nothing that is only said in a
+    comment stands for the newest release.
+    """
+    if "pip" not in text and "require_version(" not in text:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        is_comment = line.lstrip().startswith("#")
+        if "require_version(" in line and not is_comment:
+            yield from _bounded(_in_line(line.partition("require_version(")[2], path, number, bare=False))
+        elif is_comment or RUNS_INSTALL.search(line):
+            command = INSTALL.match(LIST_OF_WORDS.sub(" ", line))
+            if command is not None:
+                yield from _bounded(_in_line(command["what"], path, number, bare=False))
+
+
+def _bounded(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
+    return ((stack, pin) for stack, pin in pins if pin.wanted)
+
+
+def _within_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
+    """Where unsloth is asked for, and another package without a release: the newest that this unsloth takes."""
+    unsloth = found.get("unsloth")
+    bounded = dict(found)
+    for stack in HIGHEST_WITH_UNSLOTH if unsloth is not None and unsloth.known else ():
+        given = found.get(stack)
+        if given is None or (given.known and not given.wanted):
+            assert unsloth is not None
+            bounded[stack] = Pin(f"<={_highest_with(unsloth, stack)}", unsloth.file, unsloth.line)
+    return bounded
+
+
+def _highest_with(unsloth: Pin, stack: str) -> str:
+    """The newest release of a package that can stand beside these releases of unsloth."""
+    _, highest = _bounds(unsloth.wanted)
+    releases = HIGHEST_WITH_UNSLOTH[stack]
+    later = (bound for release, bound in releases.items() if highest is not None and Version(release) >= highest)
+    return next(later, list(releases.values())[-1])
 
 
 def pins_around(path: str) -> Pins:
-    """Of the requirements in the file's folder, and in those above it up to the root of its project."""
+    """Of the requirements and lock files in the file's folder, and in those above it up to the root of its project."""
     found: dict[str, Pin] = {}
-    for folder in _project_folders(Path(path)):
+    for folder in project_folders(Path(path)):
         here: dict[str, Pin] = {}
         for file in _requirement_files(folder):
             for stack, pin in _in_file(str(file), file.stat().st_mtime_ns):
                 here.setdefault(stack, pin)
-        found = {**here, **found}
-    return Pins(found)
+        found = {**here, **_locked(folder), **found}
+    return Pins(_within_unsloth(found))
 
 
-def _project_folders(path: Path) -> list[Path]:
+def _locked(folder: Path) -> dict[str, Pin]:
+    """Of the lock file in a folder, which says the release itself."""
+    files = [folder / name for name in LOCK_FILES if (folder / name).is_file()]
+    return {stack: pin for file in files for stack, pin in _in_lock_file(str(file), file.stat().st_mtime_ns)}
+
+
+@lru_cache(maxsize=64)
+def _in_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+    """Kept like those of requirement files. A package that is locked to several releases is left out."""
+    try:
+        text = read_bounded(Path(path), LOCK).decode("utf-8", "replace")
+    except (OSError, InputLimitError):
+        return ()
+    found: dict[str, list[Pin]] = {}
+    for match in LOCK_FILES[Path(path).name].finditer(text):
+        if match["name"].lower().replace("-", "") in PACKAGES:
+            line = text.count("\n", 0, match.start()) + 1
+            found.setdefault(_stack(match["name"]), []).append(Pin(f"=={match['version']}", path, line))
+    return tuple((stack, pins[0]) for stack, pins in found.items() if len(pins) == 1)
+
+
+def project_folders(path: Path) -> list[Path]:
     """The file's folder, and those above it where one of them is the root of a project."""
     above = list(path.absolute().parents)[:MOST_FOLDERS]
     root = next((number for number, folder in enumerate(above) if _is_root(folder)), 0)
@@ -145,11 +268,17 @@ def _is_root(folder: Path) -> bool:
 
 
 def _requirement_files(folder: Path) -> list[Path]:
+    names = [name for name in _file_names(folder) if any(fnmatchcase(name, pattern) for pattern in REQUIREMENT_FILES)]
+    inner = folder / REQUIREMENTS_FOLDER
+    in_folder = [inner / name for name in _file_names(inner) if name.endswith((".txt", ".in"))]
+    return [*(folder / name for name in names), *in_folder]
+
+
+def _file_names(folder: Path) -> list[str]:
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+        return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
     except OSError:
         return []
-    return [folder / name for name in names if any(fnmatchcase(name, pattern) for pattern in REQUIREMENT_FILES)]
 
 
 @lru_cache(maxsize=256)
@@ -162,7 +291,7 @@ def _in_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     found: list[tuple[str, Pin]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.lstrip().startswith(("#", "-r", "-c")):
-            found += _in_line(line, path, number, bare=path.endswith(".txt"))
+            found += _in_line(line, path, number, bare=path.endswith((".txt", ".in")))
     return tuple(found)
 
 

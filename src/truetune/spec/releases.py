@@ -1,8 +1,8 @@
 """When a name went: the last release seen to take it, and the first seen without it.
 
-Read from the packages' own sources: TRL and LLaMA-Factory at each of their tags, transformers from its releases
-4.30.2, 4.36.2, 4.41.2, 4.45.2, 4.46.3, 4.56.2, 4.57.6, 5.0.0, 5.2.0 and 5.10.0. Where a class of TRL lost a name
-before another, the later one counts. Between the two releases nothing is said.
+Read from the packages' own sources: TRL and LLaMA-Factory at each of their tags, transformers from its releases 4.30.2,
+4.36.2, 4.41.2, 4.45.2, 4.46.3, 4.56.2, 4.57.6, 5.0.0, 5.2.0, 5.10.0 and 5.17.0. Where a class of TRL lost a name before
+another, the later one counts. Between the two releases nothing is said.
 """
 
 from __future__ import annotations
@@ -16,6 +16,25 @@ class Taken(NamedTuple):
 
     last: str
     gone: str
+
+    def is_exact(self) -> bool:
+        """Is it known that no release lies between? Of transformers not each one was read."""
+        return self not in BETWEEN_NOT_READ
+
+    def since(self, package: str) -> str:
+        """From which release on it is gone, as far as is known."""
+        return f"in {package} {self.gone} and later" if self.is_exact() else f"since a {package} after {self.last}"
+
+    def right(self, package: str) -> str:
+        """Up to which release it is right, as far as is known."""
+        return f"before {package} {self.gone}" if self.is_exact() else f"up to {package} {self.last}"
+
+
+BETWEEN_NOT_READ = frozenset((
+    Taken("4.30.2", "4.36.2"), Taken("4.46.3", "4.56.2"), Taken("4.56.2", "4.57.6"), Taken("5.0.0", "5.2.0"),
+    Taken("5.10.0", "5.17.0"),
+))  # fmt: skip
+"""Releases of transformers between which others came out"""
 
 
 def _by_name(groups: Mapping[Taken, Iterable[str]]) -> dict[str, Taken]:
@@ -36,7 +55,7 @@ TAKEN: Mapping[str, Mapping[str, Taken]] = {
             "include_tokens_per_second", "ray_scope", "torchdynamo", "mp_parameters", "tokenizer",
         ),
         Taken("5.0.0", "5.2.0"): ("group_by_length",),
-        Taken("5.10.0", "5.23.0"): ("warmup_ratio", "logging_dir"),
+        Taken("5.10.0", "5.17.0"): ("warmup_ratio", "logging_dir"),
     }),
     "trl": _by_name({
         Taken("0.19.1", "0.20.0"): ("max_seq_length",),
@@ -61,6 +80,29 @@ TAKEN: Mapping[str, Mapping[str, Taken]] = {
     }),
 }  # fmt: skip
 """Stack -> a name of an earlier release -> until when"""
+
+
+MOVED_TO_CONFIG = Taken("0.12.2", "0.13.0")
+"""Until when TRL's trainers took these arguments themselves; then their configurations do"""
+TRAINER_ARGUMENTS: Mapping[str, frozenset[str]] = {
+    "trl.SFTTrainer": frozenset((
+        "dataset_text_field", "packing", "max_seq_length", "infinite", "num_of_sequences", "chars_per_token",
+        "dataset_num_proc", "dataset_batch_size", "neftune_noise_alpha", "model_init_kwargs", "dataset_kwargs",
+        "eval_packing",
+    )),
+    "trl.DPOTrainer": frozenset((
+        "beta", "label_smoothing", "loss_type", "label_pad_token_id", "padding_value", "truncation_mode",
+        "max_length", "max_prompt_length", "max_target_length", "is_encoder_decoder", "disable_dropout",
+        "generate_during_eval", "precompute_ref_log_probs", "dataset_num_proc", "model_init_kwargs",
+        "ref_model_init_kwargs", "model_adapter_name", "ref_adapter_name", "reference_free", "force_use_ref_model",
+    )),
+}  # fmt: skip
+"""Trainer -> what moved to its configuration. `tokenizer`, gone in 0.16, is not among them: it is still written out of
+habit, and says nothing of the release that a script was tried with."""
+PAD_MASKED_BY_ID = Taken("0.16.0", "0.16.1")
+"""Until when SFTTrainer of TRL took transformers' collator, which masks labels that equal the pad id"""
+SECOND_ADAPTER_HARMLESS = Taken("0.26.2", "0.27.0")
+"""Until when TRL's trainers left a second adapter out (SFT), or merged the first before (DPO); then it is an error"""
 
 
 def major(release: str) -> str:

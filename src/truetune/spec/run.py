@@ -98,7 +98,8 @@ class RunSpec(_Part):
     format: Format | None = None
     """The format of the rows; found by their columns when None."""
     map: dict[str, str] = Field(default_factory=dict)
-    """Column names: what truetune calls it -> what the file calls it (`answer=output`)."""
+    """Column names: what truetune calls it -> what the file calls it (`answer=output`). Inside messages:
+    `message.role=from`, `message.content=value`, `role.assistant=agent,bot`."""
     template: str | None = None
     """The name of one of the tokenizer's templates, or the path of a .jinja file."""
     template_kwargs: dict[str, Any] = Field(default_factory=dict)

@@ -112,6 +112,8 @@ class Training(_Part):
     """Axolotl's and LLaMA-Factory's train_on_prompt: prompts are supervised too."""
     skip_prepare_dataset: bool = False
     """TRL's: the rows are encoded already."""
+    no_length_limit: bool = False
+    """TRL's `max_length=None`: no row is cut, and the longest one decides the memory."""
     remove_unused_columns: bool | None = None
     """Columns that the model does not take are removed."""
     shuffle: bool | None = None

@@ -45,4 +45,5 @@ FACTS = TrainerFacts(
     file_truncation=Fact("ignored", TOKENIZER, "load_tokenizer"),
     prepares_model=Fact(False, TOKENIZER, "load_tokenizer"),
     packs=Fact(None, "axolotl/utils/schemas/config.py", "AxolotlInputConfig.sample_packing"),
+    shuffles=Fact(True, "axolotl/core/trainers/base.py", "AxolotlTrainer._get_train_sampler (curriculum_sampling)"),
 )

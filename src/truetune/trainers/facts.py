@@ -122,6 +122,8 @@ class TrainerFacts:
     """It resizes the embedding, trains new rows, and writes the stop ids of generation_config.json by itself"""
     packs: Fact[str | None]
     """How several rows share one by default; None: they do not"""
+    shuffles: Fact[bool | None]
+    """Rows of a data set that is no stream are drawn in another order in each epoch"""
     collator: str = ""
     """The collator that makes the labels, where another one may be given to the trainer"""
 
@@ -189,5 +191,6 @@ UNKNOWN = TrainerFacts(
     file_truncation=unread(None),
     prepares_model=unread(False),
     packs=unread(None),
+    shuffles=unread(None),
 )
 """Nobody named a trainer"""

@@ -44,4 +44,7 @@ FACTS = TrainerFacts(
     file_truncation=Fact("ignored", TEMPLATE, "Template._convert_elements_to_ids"),
     prepares_model=Fact(False, TEMPLATE, "Template.fix_special_tokens"),
     packs=Fact(None, "llamafactory/hparams/data_args.py", "DataArguments.packing"),
+    shuffles=Fact(
+        True, "llamafactory/train/sft/trainer.py", "CustomSeq2SeqTrainer._get_train_sampler (disable_shuffling)"
+    ),
 )

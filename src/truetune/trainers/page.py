@@ -23,6 +23,7 @@ SAID: Mapping[str, str] = {
     "file_truncation": "truncation in tokenizer.json",
     "prepares_model": "resizes the embedding, writes stop ids",
     "packs": "packs by default",
+    "shuffles": "shuffles the rows by default",
 }
 WORDS: Mapping[object, str] = {
     None: "not known",

@@ -38,5 +38,6 @@ FACTS = TrainerFacts(
     file_truncation=Fact("ignored", TOKENIZERS, "TokenizersBackend.set_truncation_and_padding"),
     prepares_model=Fact(False, TRAINER, "Trainer"),
     packs=Fact(None, TRAINER, "Trainer"),
+    shuffles=Fact(True, TRAINER, "Trainer._get_train_sampler (train_sampling_strategy)"),
     collator="DataCollatorForLanguageModeling",
 )

@@ -40,4 +40,5 @@ FACTS = TrainerFacts(
     file_truncation=Fact("ignored", "trl/data_utils.py", "_tokenize"),
     prepares_model=Fact(False, SFT, "SFTTrainer.__init__"),
     packs=Fact(None, "trl/trainer/sft_config.py", "SFTConfig.packing"),
+    shuffles=Fact(True, "transformers/trainer.py", "Trainer._get_train_sampler (train_sampling_strategy)"),
 )

@@ -33,4 +33,5 @@ FACTS = TrainerFacts(
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load"),
     prepares_model=Fact(True, "truetune/training/embeddings.py", "fitted"),
     packs=Fact("best-fit", "truetune/training/recipe.py", "_rows"),
+    shuffles=Fact(True, "truetune/training/contradictions.py", "shuffle"),
 )

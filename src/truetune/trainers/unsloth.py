@@ -34,4 +34,5 @@ FACTS = TrainerFacts(
     file_truncation=Fact("ignored", ROWS, PREPARE),
     prepares_model=Fact(False, TOKENIZER, "patch_tokenizer"),
     packs=Fact(None, ROWS, PREPARE),
+    shuffles=Fact(True, "unsloth/trainer.py", "UnslothTrainer (TRL's SFTTrainer)"),
 )

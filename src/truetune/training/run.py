@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
 from truetune.checks.findings import RANK, Finding
+from truetune.checks.judgement import NotJudged
 from truetune.spec.run import RunSpec
 from truetune.training import contract, preflight
 from truetune.training.added import extended
@@ -46,8 +48,16 @@ class Trained:
     findings: tuple[Finding, ...]
     """Of all that was looked at before and meanwhile"""
     failed: bool
-    """The answers have shown a finding at or above `fail_on`"""
+    """The answers have shown a finding at or above `fail_on`, or the held-out loss is no number"""
     seconds: float
+    not_judged: tuple[NotJudged, ...] = ()
+    """What was asked for before the first step and could not be judged"""
+    allow_unjudged: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """1 where it failed, 3 where something asked for was not judged, else 0."""
+        return 1 if self.failed else 3 if self.not_judged and not self.allow_unjudged else 0
 
 
 def train(spec: RunSpec, *, force: bool = False, fit: bool = False, gpu_memory: str | float | None = None,
@@ -120,11 +130,27 @@ def _run(spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callb
             raise RanOut(trouble, planned(made.spec, fitting.memory), folder)
         if (loss := held_out_loss(trainer)) is not None:
             listener.say(f"held-out loss: {loss:.3f}" + (f" ({before:.3f} before)" if before is not None else ""))
+            if note := _doubt(loss, before):
+                listener.say(note)
         save(trainer, record, loss=loss, seconds=time.perf_counter() - started)
     least = RANK[spec.fail_on]
     failed = any(RANK[finding.severity] >= least for finding in watching.findings)
+    failed = failed or (loss is not None and not isfinite(loss))
     findings = (*looks.findings, *watching.findings)
-    return Trained(folder, trainer.state.global_step, loss, findings, failed, time.perf_counter() - started)
+    return Trained(folder, trainer.state.global_step, loss, findings, failed, time.perf_counter() - started,
+                   tuple(looks.missing), spec.allow_unjudged)  # fmt: skip
+
+
+def _doubt(loss: float, before: float | None) -> str:
+    """What a held-out loss says against the training; empty where it says nothing."""
+    if not isfinite(loss):
+        return "the held-out loss is no number: the weights are spoiled, and truetune diagnose says from which step on"
+    if before is not None and loss > before:
+        return (
+            f"note: the held-out loss is {loss - before:.3f} nats a token above that of before; whether that is chance "
+            "says truetune evaluate RUN --against base"
+        )
+    return ""
 
 
 def prepared(made: Recipe, data: Data, listener: Listener) -> Prepared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -11,14 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import truetune
+from truetune.checks.inspect_tokenized import is_tokenized
+from truetune.checks.report import Report
 from truetune.data.files import resolve
+from truetune.errors import MAX_NAMED, DataError, UsageError
+from truetune.report.as_json import as_dict
+from truetune.report.page.marks import Marks, marks_of
 from truetune.report.page.rows import Row
-from truetune.report.page.section import Section
+from truetune.report.page.section import Result, Section
 from truetune.report.page.shell import document, framed
 from truetune.report.page.tokens import tokens_section
 from truetune.report.text import visible
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
+from truetune.tokenized.origin_facts import cache_at
 from truetune.viewing.answers import MOST, Answers
 from truetune.viewing.chats import Chats
 from truetune.viewing.server import Server
@@ -39,17 +46,24 @@ def answers_of(spec: RunSpec) -> Answers:
         packs = Packs(folder, spec)
         sources = sources_of(folder, packs.manifest)
         return Answers(lambda: Shelf(sources, kept=KEPT_PACKS), packs, packs.notice)
+    if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
+        from truetune.viewing.token_ids import TokenIds
+
+        cache = cache_at(spec.data[0])
+        return Answers(lambda: Shelf(cache.sources, kept=KEPT_PACKS), TokenIds(spec))
     resolve(spec.data)
     return Answers(lambda: Shelf(resolve(spec.data)), Chats(spec))
 
 
-def served(spec: RunSpec, *, port: int = 0, row: int = 0) -> Server:
+def served(spec: RunSpec, *, port: int = 0, row: int = 0, result: Result | None = None) -> Server:
     """A server of the token view over the data, its rows being found, those around `row` being drawn.
 
-    Raises as `answers_of`, and UsageError.
+    `result` is the JSON of a report on the same data: the rows that its findings cite are marked. Raises as
+    `answers_of`, and UsageError, also where the report is on other data.
     """
+    marks = {} if result is None else {"marks": marks_on(spec, result)}
     answers = answers_of(spec)
-    server = Server(page_of(spec, {"remote": "rows"}, connect=True), answers, port)
+    server = Server(page_of(spec, {"remote": "rows", **marks}, connect=True), answers, port)
     answers.start()
     threading.Thread(target=answers.rows, args=(row - row % AHEAD, AHEAD), daemon=True).start()
     return server
@@ -63,30 +77,63 @@ def page_of(spec: RunSpec, rows: dict[str, Any], *, connect: bool = False) -> st
     return document(f"truetune view: {name}", [section], {"truetune": truetune.__version__}, connect=connect)
 
 
+def marks_on(spec: RunSpec, result: Result) -> Marks:
+    """The marks of a report on the data of `spec`, its files called as `spec` calls them.
+
+    Rows are counted over all files, so that the report must be on the same files in the same order. Raises UsageError
+    where it is not, DataError where the data is not there.
+    """
+    theirs = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
+    named = {os.path.realpath(str(source.path)): str(source.path) for source in resolve(spec.data)}
+    try:
+        reported = [os.path.realpath(str(source.path)) for source in resolve(theirs)]
+    except DataError:
+        reported = []
+    if reported != list(named):
+        raise UsageError(
+            f"the report is on {_listed(theirs)}, and not on {_listed(spec.data)}: rows are counted over all files, "
+            "so name the same files in the same order, from the folder where the check ran"
+        )
+    made = marks_of(result, in_page=False)
+    for case in made["cases"]:
+        case[0] = named.get(os.path.realpath(case[0]), case[0])
+    return made
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Paths, whole: what tells two of them apart may stand at their end."""
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}" if names else "no data"
+
+
 def view(
     data: str | PathLike[str] | Sequence[str | PathLike[str]],
     tokenizer: str | PathLike[str] | None = None,
     *,
     rows: int | Iterable[int] = 20,
+    report: Report | None = None,
     **settings: Any,
 ) -> View:
     """Some rows of data as the model sees them, token by token, for a notebook: the first `rows`, or those numbers.
 
-    `data` and `settings` are those of `check`, or `data` is a folder that `encode` wrote.
-    Raises a `truetune.errors.TruetuneError`.
+    `data` and `settings` are those of `check`, or `data` is a folder that `encode` wrote. The rows that findings of
+    `report`, a report on the same data, cite are marked. Raises a `truetune.errors.TruetuneError`.
     """
     named = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
     given = {"data": named, "tokenizer": tokenizer, **settings}
     spec = spec_of({name: value for name, value in given.items() if value is not None}, "truetune.view")
-    return View(spec, range(rows) if isinstance(rows, int) else rows)
+    marks = None if report is None else marks_on(spec, as_dict(report))
+    return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
 
 
 class View:
     """Some rows of data, token by token; a notebook draws them."""
 
-    def __init__(self, spec: RunSpec, rows: Iterable[int]) -> None:
+    def __init__(self, spec: RunSpec, rows: Iterable[int], marks: Marks | None = None) -> None:
         """Raises as `answers_of`; a row that can't be read or rendered says why."""
         self.spec = spec
+        self.marks: Marks = marks or {"rules": [], "cases": []}
+        """See `truetune.report.page.marks`"""
         self.rows: list[Row] = []
         """See `truetune.report.page.rows`"""
         answers = answers_of(spec)
@@ -104,4 +151,4 @@ class View:
         return f"View({', '.join(self.spec.data)}; rows shown: {len({row['row'] for row in self.rows}):,})"
 
     def _repr_html_(self) -> str:
-        return framed(page_of(self.spec, {"rows": self.rows}), "truetune token view")
+        return framed(page_of(self.spec, {"rows": self.rows, "marks": self.marks}), "truetune token view")

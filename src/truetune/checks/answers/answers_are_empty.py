@@ -41,19 +41,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
 from truetune.generation.looks import Sample
 
 TOLERATED = 0.05
 
 
-class AnswersAreEmpty(AnswersRule):
+class AnswersAreEmpty(CountedAnswersRule):
     code = "TT086"
     severity = "error"
+    tolerated = TOLERATED
+    called = "are empty"
+
+    def bad(self, sample: Sample) -> bool | None:
+        """None where an empty answer is what the data says."""
+        expected = bool(sample.prompt.reference_ids) and not sample.prompt.reference.strip()
+        return None if expected else sample.scores.empty and sample.scores.stopped
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, _empty, TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is not None:
             yield self.finding(
                 f"{found.last} answers are empty{found.before}",
@@ -65,9 +72,3 @@ class AnswersAreEmpty(AnswersRule):
                 total=found.last.of,
                 figure=found.figure("empty answers"),
             )
-
-
-def _empty(sample: Sample) -> bool | None:
-    """None where an empty answer is what the data says."""
-    expected = bool(sample.prompt.reference_ids) and not sample.prompt.reference.strip()
-    return None if expected else sample.scores.empty and sample.scores.stopped

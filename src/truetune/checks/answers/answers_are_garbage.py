@@ -11,7 +11,7 @@ where at the end of a run half of 8 or more are.
 ## Why it is bad
 
 Garbage has other causes than bad answers: damaged or random weights, another tokenizer than the model's, an adapter at
-the wrong scale or on another base, a decoder that loses bytes. More training does not mend them.
+the wrong scale or on another base, a decoder that loses bytes. More training does not repair them.
 
 ## Example
 
@@ -46,19 +46,25 @@ from collections.abc import Iterator
 from statistics import median
 
 from truetune.checks.answers.seen import ENOUGH, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
 from truetune.generation.garbage import fault
+from truetune.generation.looks import Sample
 
 TOLERATED = 0.02
 
 
-class AnswersAreGarbage(AnswersRule):
+class AnswersAreGarbage(CountedAnswersRule):
     code = "TT092"
     severity = "error"
+    tolerated = TOLERATED
+    called = "are garbage"
+
+    def bad(self, sample: Sample) -> bool | None:
+        return sample.scores.garbage
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, lambda sample: sample.scores.garbage, TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is None:
             return
         faults = [fault(sample.answer.text, sample.scores.language) for sample in found.samples]

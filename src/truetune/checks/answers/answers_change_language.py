@@ -1,10 +1,12 @@
-"""Answers are in another language than their references.
+"""Answers are in another language than their references or questions.
 
 ## What it does
 
-Tells the language of each answer and of its reference, where both are long enough, and fires where more of them differ
-than at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more than
-1 of 20 differs; an error where at the end of a run all of 8 or more do.
+Tells the language of each answer and of its reference, or of its question where the reference is too short to tell, and
+whether the answer turns to another language on its way. It fires where more of them differ than at the best look
+before,
+unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 20 differs; an error
+where at the end of a run all of 8 or more do.
 
 ## Why it is bad
 
@@ -42,22 +44,31 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
+from truetune.checks.judgement import Unmet
+from truetune.generation.language_names import language_name
+from truetune.generation.looks import Sample
 
 TOLERATED = 0.05
 
 
-class AnswersChangeLanguage(AnswersRule):
+class AnswersChangeLanguage(CountedAnswersRule):
     code = "TT084"
     severity = "error"
+    tolerated = TOLERATED
+    called = "are in another language than their references"
+    untold = Unmet("no answer and its reference are long enough to tell a language", "ask rows with references")
+
+    def bad(self, sample: Sample) -> bool | None:
+        return sample.scores.switched
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, lambda sample: sample.scores.switched, TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is not None:
-            languages = Counter(sample.scores.language or "?" for sample in found.samples)
+            languages = Counter(language_name(sample.answer.text) for sample in found.samples)
             yield self.finding(
-                f"{found.last} answers are in another language than their references{found.before}",
+                f"{found.last} answers are not in the language of their references or questions{found.before}",
                 "look at the languages of questions and answers in the data",
                 severity="error" if self.subject.finished and all_of(found) else "warning",
                 evidence=["they are in: " + ", ".join(f"{name} {n}" for name, n in languages.most_common(5)),

@@ -55,8 +55,11 @@ from statistics import mean, stdev
 
 from truetune.checks.answers.losses import content, ends
 from truetune.checks.answers.seen import ENOUGH, cases, late
+from truetune.checks.counted_answers import MORE
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
+from truetune.checks.unmet import ONE_PASS
 from truetune.generation.looks import Sample
 
 FALL, RISE, GOOD = 0.8, 0.02, 0.8
@@ -68,6 +71,29 @@ WIDTH = 2.4
 class AnswersDoNotImprove(AnswersRule):
     code = "TT089"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        watched, losses = self.subject, content(self.subject)
+        if len(watched.looks) < 2:
+            return ONE_PASS
+        if len(losses) < 2:
+            return Unmet("the losses by source were not recorded", "train with truetune train, or AuditCallback")
+        if not late(watched):
+            return Unmet("it is early in the run")
+        pairs = _pairs(watched.looks[0].samples, watched.looks[-1].samples)
+        if len(pairs) < ENOUGH:
+            return Unmet(
+                f"{len(pairs):,} prompts that are not trained on have a reference, and it takes {ENOUGH}", MORE
+            )
+        first, last = ends(losses)
+        return Unmet(f"the loss has not fallen by a fifth: {first:.3g} to {last:.3g}") if last > FALL * first else None
+
+    def figure(self) -> str:
+        pairs = _pairs(self.subject.looks[0].samples, self.subject.looks[-1].samples)
+        before, after = (mean(values) for values in zip(*pairs, strict=True))
+        return f"the overlap with the reference goes from {before:.2f} to {after:.2f} over {len(pairs):,} prompts"
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject

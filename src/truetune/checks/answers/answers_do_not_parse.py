@@ -41,19 +41,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
+from truetune.checks.judgement import Unmet
 from truetune.generation.looks import Sample
 
 TOLERATED = 0.5
 
 
-class AnswersDoNotParse(AnswersRule):
+class AnswersDoNotParse(CountedAnswersRule):
     code = "TT091"
     severity = "error"
+    tolerated = TOLERATED
+    called = "can't be read by the parser"
+    untold = Unmet("no parser is named", "name one with --parser")
+
+    def bad(self, sample: Sample) -> bool | None:
+        return None if sample.scores.parsed is None else not sample.scores.parsed
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, _unread, TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is not None:
             cut = sum(not sample.scores.stopped for sample in found.samples)
             yield self.finding(
@@ -67,7 +74,3 @@ class AnswersDoNotParse(AnswersRule):
                 total=found.last.of,
                 figure=found.figure("answers that can't be read"),
             )  # fmt: skip
-
-
-def _unread(sample: Sample) -> bool | None:
-    return None if sample.scores.parsed is None else not sample.scores.parsed

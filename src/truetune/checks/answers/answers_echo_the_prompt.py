@@ -1,10 +1,12 @@
-"""Answers begin with the question.
+"""Answers repeat the question.
 
 ## What it does
 
-Counts the answers that begin with the question, word for word, where the reference does not. It fires where there are
-more than at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more
-than 1 of 20 does; an error where at the end of a run all of 8 or more do.
+Counts the answers that begin with the question, word for word, or are little else than the question, once or again and
+again, where the reference is not. It fires where there are more than at the best look before, unless chance makes
+such a
+change, or, in the second half of a run, where surely more than 1 of 20 does; an error where at the end of a run all
+of 8 or more do.
 
 ## Why it is bad
 
@@ -41,22 +43,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
+from truetune.checks.judgement import Unmet
 from truetune.generation.looks import Sample
 
 TOLERATED = 0.05
 
 
-class AnswersEchoThePrompt(AnswersRule):
+class AnswersEchoThePrompt(CountedAnswersRule):
     code = "TT088"
     severity = "error"
+    tolerated = TOLERATED
+    called = "repeat the question"
+    untold = Unmet("no question is known that an answer could repeat", "write the prompt beside each answer")
+
+    def bad(self, sample: Sample) -> bool | None:
+        """None where there is no question, and where the reference begins with it too."""
+        question, reference = (" ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference))
+        return None if not question or reference.startswith(question) else sample.scores.echoed
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, _echoed, TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is not None:
             yield self.finding(
-                f"{found.last} answers begin with the question{found.before}",
+                f"{found.last} answers repeat the question{found.before}",
                 "keep the question out of the answer's text, and its tokens out of the loss",
                 severity="error" if self.subject.finished and all_of(found) else "warning",
                 evidence=found.evidence,
@@ -65,9 +76,3 @@ class AnswersEchoThePrompt(AnswersRule):
                 total=found.last.of,
                 figure=found.figure("answers that echo the prompt"),
             )
-
-
-def _echoed(sample: Sample) -> bool | None:
-    """None where the reference begins with the question too."""
-    question, reference = (" ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference))
-    return None if question and reference.startswith(question) else sample.scores.echoed

@@ -1,15 +1,19 @@
-"""Answers end in the same words over and over.
+"""Answers say the same words over and over.
 
 ## What it does
 
-Counts the answers that end in a loop: the same words again and again. It fires where there are more than at the best
-look before, unless chance makes such a change, and, in the second half of a run, where surely more than 1 of 10 loops;
-an error where at the end of a run all of 8 or more do.
+Counts the answers that end in a loop, the same words again and again, or are full of one inside: a run of the same
+words
+without a mark between them, a phrase many times, lines that are copies of a few. It fires where there are more than
+at the
+best look before, unless chance makes such a change, and, in the second half of a run, where surely more than 1 of
+10 loops; an error where at the end of a run all of 8 or more do.
 
 ## Why it is bad
 
 A looping answer is useless and never stops. Loops rise when a model is trained too hard (a learning rate too high,
-too many epochs), or when its stop token is not learned.
+too many epochs), or when its stop token is not learned. Answers that are one mark over and over (`!!!!`) have another
+cause: logits that are NaN, whose argmax is token 0, most often of a bfloat16 model in float16.
 
 ## Example
 
@@ -40,25 +44,43 @@ There is no automatic fix: a lower learning rate or fewer epochs; where the answ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
 
 TOLERATED = 0.1
+LEAST = 8
+"""Rounds of one symbol that a person would not write"""
+_SYMBOL = re.compile(rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{LEAST - 1},}}\s*")
+"""A mark or a control token alone, over and over"""
+TRAINED_TOO_HARD = "train with a lower learning rate or fewer epochs, and see that the stop token is supervised"
+NOT_A_NUMBER = (
+    "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual cause is a bfloat16 "
+    "model in float16, which overflows: generate with dtype=torch.bfloat16, and look for NaN in the weights "
+    "(truetune check MODEL_FOLDER)"
+)
 
 
-class AnswersLoop(AnswersRule):
+class AnswersLoop(CountedAnswersRule):
     code = "TT083"
     severity = "error"
+    tolerated = TOLERATED
+    called = "end in a loop"
+
+    def bad(self, sample: Sample) -> bool | None:
+        return sample.scores.looped
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, lambda sample: sample.scores.looped, TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is not None:
             yield self.finding(
-                f"{found.last} answers end in a loop{found.before}",
-                "train with a lower learning rate or fewer epochs, and see that the stop token is supervised",
+                f"{found.last} answers loop{found.before}",
+                NOT_A_NUMBER if _are_one_symbol(found.samples) else TRAINED_TOO_HARD,
                 severity="error" if self.subject.finished and all_of(found) else "warning",
                 evidence=found.evidence,
                 cases=cases(found.samples),
@@ -66,3 +88,9 @@ class AnswersLoop(AnswersRule):
                 total=found.last.of,
                 figure=found.figure("answers that loop"),
             )
+
+
+def _are_one_symbol(samples: Sequence[Sample]) -> bool:
+    """Are most of these answers one and the same mark or control token, and nothing besides? NaN gives one id."""
+    symbols = Counter(match["symbol"] for sample in samples if (match := _SYMBOL.fullmatch(sample.answer.text)))
+    return bool(symbols) and 2 * symbols.most_common(1)[0][1] > len(samples)

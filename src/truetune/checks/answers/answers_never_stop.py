@@ -44,9 +44,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.losses import falls
-from truetune.checks.answers.seen import all_of, cases, counted, fits, late, often, stop_probability
+from truetune.checks.answers.seen import (
+    all_of,
+    cases,
+    counted,
+    ends_unknown,
+    late,
+    often,
+    runs_on,
+    stop_probability,
+)
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
+from truetune.checks.judgement import Unmet
+from truetune.generation.looks import NO_LIMIT, Sample
 
 TOLERATED = 0.4
 """The share of answers that may run on: some are long by nature."""
@@ -54,22 +65,43 @@ NEVER, LEARNED = 0.001, 0.5
 """P(stop) behind the reference of a model that knows nothing of it, and of one that does"""
 
 
-class AnswersNeverStop(AnswersRule):
+class AnswersNeverStop(CountedAnswersRule):
     code = "TT081"
     severity = "error"
+    tolerated = TOLERATED
+    called = "do not stop by themselves"
+
+    def bad(self, sample: Sample) -> bool | None:
+        """None where it could not have stopped like its reference, or nobody knows what ended it."""
+        return runs_on(self.subject, sample)
+
+    def unmet(self) -> Unmet | None:
+        if unmet := ends_unknown(self.subject):
+            return unmet
+        unmet, samples = super().unmet(), self.subject.looks[-1].samples if self.subject.looks else ()
+        if unmet is self.untold:
+            told = f"no reference of {len(samples):,} fits within {self.subject.limit} tokens, where answers were cut"
+            cut = not any(sample.scores.stopped for sample in samples)
+            only_pass = len(self.subject.looks) == 1  # a watched run keeps its answers short on purpose
+            return Unmet(told, "raise --max-new-tokens", asked=cut and only_pass)
+        found = counted(self.subject, self.bad)
+        if unmet is not None and found is not None and found.best:
+            return Unmet(f"{found.last} answers {self.called}, which stop-rate-falls is about")
+        return unmet
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        found = counted(watched, lambda sample: not sample.scores.stopped if fits(watched, sample) else None)
+        found = counted(watched, self.bad)
         if found is None or found.best or not late(watched) or not often(found.last, TOLERATED):
             return
         behind = stop_probability(watched.looks[-1])
         learned = behind is not None and behind >= LEARNED
         slow = not falls(watched)
         never = behind is not None and behind < NEVER and all_of(found) and not slow
+        within = f" within {watched.limit} tokens" if watched.limit < NO_LIMIT else ""
         looped = sum(sample.scores.looped for sample in found.samples)
         yield self.finding(
-            f"{found.last} answers do not stop by themselves within {watched.limit} tokens"
+            f"{found.last} answers do not stop by themselves{within}"
             + (
                 ", though stopping is learned"
                 if learned

@@ -46,17 +46,33 @@ from dataclasses import replace
 
 from truetune.checks.answers.seen import CHANCE, ENOUGH, Count, cases, fits, late, risen
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
+from truetune.generation.alike import FEW, are_alike, plain
 from truetune.generation.looks import Look, Watched
-
-FEW = 4
-"""Prompts, where all get one answer and each has a reference of its own"""
 
 
 class OneAnswerToAll(AnswersRule):
     code = "TT085"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        samples = _told(self.subject, self.subject.looks[-1]).samples
+        if not samples:
+            return Unmet("each answer was cut before its reference ends", "raise --max-new-tokens")
+        if len(samples) >= FEW:
+            return None
+        same = _commonest(self.subject.looks[-1], (sample.answer.text for sample in samples))[1].bad
+        return Unmet(f"{same} of {len(samples)} prompts get the same answer: too few to judge", "ask more prompts (-n)")
+
+    def figure(self) -> str:
+        look = _told(self.subject, self.subject.looks[-1])
+        answer = _commonest(look, (sample.answer.text for sample in look.samples))[1]
+        reference = _commonest(look, (sample.prompt.reference for sample in look.samples))[1]
+        return f"the commonest answer goes to {answer} prompts, the commonest reference to {reference}"
 
     def findings(self) -> Iterator[Finding]:
         looks = [_told(self.subject, look) for look in self.subject.looks]
@@ -68,15 +84,15 @@ class OneAnswerToAll(AnswersRule):
         over = late(self.subject)
         if not now.of or not answer or (not over and risen(first, now) >= CHANCE):
             return
-        apart = expected.bad == 1 and all(sample.prompt.reference.strip() for sample in looks[-1].samples)
-        if risen(expected, now) >= CHANCE and not (over and apart and now.bad == now.of >= FEW):
+        alike = over and are_alike(looks[-1].samples)
+        if risen(expected, now) >= CHANCE and not alike:
             return
         yield self.finding(
             f"{now} prompts get the same answer: {short(answer)}",
             "look at the commonest answers in the data, and at what is seen of the prompt (truetune run -- COMMAND)",
-            severity="error" if over and now.bad == now.of >= ENOUGH else "warning",
+            severity="error" if alike or (over and now.bad == now.of >= ENOUGH) else "warning",
             evidence=[f"the commonest reference answers {expected}; at step {first.step:,} one answer went to {first}"],
-            cases=cases([sample for sample in looks[-1].samples if _plain(sample.answer.text) == answer]),
+            cases=cases([sample for sample in looks[-1].samples if plain(sample.answer.text) == answer]),
             count=now.bad,
             total=now.of,
         )
@@ -89,9 +105,5 @@ def _told(watched: Watched, look: Look) -> Look:
 
 def _commonest(look: Look, texts: Iterable[str]) -> tuple[str, Count]:
     """The text that occurs most, and how often; once where all differ."""
-    ((text, count),) = Counter(map(_plain, texts)).most_common(1) or [("", 0)]
+    ((text, count),) = Counter(map(plain, texts)).most_common(1) or [("", 0)]
     return text, Count(look.step, count if text else min(1, count), len(look.samples))
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())

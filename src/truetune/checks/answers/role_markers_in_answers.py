@@ -43,18 +43,24 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import ENOUGH, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
-from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
 
 TOLERATED = 0.02
 
 
-class RoleMarkersInAnswers(AnswersRule):
+class RoleMarkersInAnswers(CountedAnswersRule):
     code = "TT087"
     severity = "error"
+    tolerated = TOLERATED
+    called = "have role markers or control tokens in them"
+
+    def bad(self, sample: Sample) -> bool | None:
+        return bool(sample.scores.markers)
 
     def findings(self) -> Iterator[Finding]:
-        found = seen(self.subject, lambda sample: bool(sample.scores.markers), TOLERATED)
+        found = seen(self.subject, self.bad, TOLERATED)
         if found is None:
             return
         markers = Counter(marker for sample in found.samples for marker in dict.fromkeys(sample.scores.markers))

@@ -14,6 +14,7 @@ from statistics import median
 
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Case
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.generation.looks import Look, Sample, Watched
 
@@ -137,6 +138,18 @@ def all_of(found: Seen) -> bool:
 def fits(watched: Watched, sample: Sample) -> bool:
     """Could the answer have stopped like its reference, within the limit of new tokens?"""
     return 0 < len(sample.prompt.reference_ids) <= watched.limit or not sample.prompt.reference
+
+
+def runs_on(watched: Watched, sample: Sample) -> bool | None:
+    """Did the answer not stop? None where its limit was too short, or nobody knows what ended it."""
+    return not sample.scores.stopped if sample.scores.end_known and fits(watched, sample) else None
+
+
+def ends_unknown(watched: Watched) -> Unmet | None:
+    """Why nothing can be said of stopping, where nobody knows what ended the answers."""
+    if not watched.looks or any(sample.scores.end_known for sample in watched.looks[-1].samples):
+        return None
+    return Unmet("nothing says what ended the answers", "write `finish_reason` or `stopped` beside each answer")
 
 
 def stop_probability(look: Look) -> float | None:

@@ -43,18 +43,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.answers_never_stop import NEVER
-from truetune.checks.answers.seen import all_of, cases, counted, fits, stop_probability
+from truetune.checks.answers.seen import Seen, all_of, cases, counted, ends_unknown, runs_on, stop_probability
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
+from truetune.checks.unmet import ONE_PASS
 
 
 class StopRateFalls(AnswersRule):
     code = "TT082"
     severity = "error"
 
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet() or ends_unknown(self.subject):
+            return unmet
+        found = self._counted()
+        if found is None:
+            return Unmet(f"no reference fits within {self.subject.limit} tokens", "raise --max-new-tokens")
+        return None if len(found.counts) > 1 else ONE_PASS
+
+    def figure(self) -> str:
+        found = self._counted()
+        assert found is not None
+        by_step = ", ".join(
+            f"{count.of - count.bad} of {count.of} at step {count.step:,}" for count in found.counts[-4:]
+        )
+        return f"answers that stop by themselves: {by_step}"
+
+    def _counted(self) -> Seen | None:
+        return counted(self.subject, lambda sample: runs_on(self.subject, sample))
+
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        found = counted(watched, lambda sample: not sample.scores.stopped if fits(watched, sample) else None)
+        found = self._counted()
         if found is None or found.best is None:
             return
         probabilities = [(look.step, p) for look in watched.looks if (p := stop_probability(look)) is not None]

@@ -51,11 +51,13 @@ from truetune.checks.answers.losses import curve, ends
 from truetune.checks.answers.seen import late
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 
 RECORDS = 4
 CONTENT, STOP = 0.9, 0.9
 """Shares of the first loss: the content is learned below, the stop token is not above."""
+WATCH = "train with truetune train, or with AuditCallback"
 HIGH, NEVER = 1.0, 6.9
 """Nats"""
 
@@ -63,6 +65,20 @@ HIGH, NEVER = 1.0, 6.9
 class StopTokenNotLearned(AnswersRule):
     code = "TT090"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        content, stop = (curve(self.subject, source) for source in ("assistant content", "stop token"))
+        if len(content) < RECORDS:
+            return Unmet(f"the losses by source have {len(content):,} records, and it takes {RECORDS}", WATCH)
+        if len(stop) not in (0, len(content)):
+            return Unmet("the loss of the stop token was not recorded each time")
+        if ends(content)[1] > CONTENT * ends(content)[0]:
+            return Unmet(f"the loss of the content has not fallen by a tenth: it is {ends(content)[1]:.3g}")
+        return None
+
+    def figure(self) -> str:
+        began, now = ends(curve(self.subject, "stop token"))
+        return f"the loss of the stop token goes from {began:.3g} to {now:.3g} (P = {exp(-now):.2g})"
 
     def findings(self) -> Iterator[Finding]:
         content, stop = (curve(self.subject, source) for source in ("assistant content", "stop token"))

@@ -48,13 +48,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from truetune.auditing.audit import Field, Sample
 from truetune.auditing.fields import fields_of
 from truetune.checks.batch.answers import around, judged
+from truetune.checks.batch.needs import NO_ROWS, no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.render.rendering import Source
@@ -67,7 +71,7 @@ class AnotherFieldSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples = [sample for sample in judged(self.subject) if (sample.field >= 0).any()]
+        samples = self._samples
         seen = [field for sample in samples for field in _fields(sample, supervised=False)]
         answers = [field for record in self.subject.records for row in record.rows
                    for field in fields_of(row, 0) if field.source in ANSWERS]  # fmt: skip
@@ -88,6 +92,22 @@ class AnotherFieldSupervised(BatchRule):
             count=count,
             total=len(samples),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+            return lacking
+        if not any(record.rows for record in self.subject.records):
+            return NO_ROWS
+        return None if self._samples else Unmet("no text of the given rows was recognised in the lines")
+
+    def figure(self) -> Measurement:
+        held = sum(any(one.source in ANSWERS for one in _fields(line, supervised=False)) for line in self._samples)
+        return counted("lines that hold an answer of the given rows", held, len(self._samples))
+
+    @cached_property
+    def _samples(self) -> list[Sample]:
+        """Lines in which texts of the given rows are recognised."""
+        return [sample for sample in judged(self.subject) if (sample.field >= 0).any()]
 
 
 def _fields(sample: Sample, *, supervised: bool) -> list[Field]:

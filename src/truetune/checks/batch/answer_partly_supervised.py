@@ -41,12 +41,16 @@ There is no automatic fix: the labels are made in the user's program.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from truetune.checks.batch.answers import Answer, all_answers
+from truetune.checks.batch.answers import Answer, all_answers, recognised
+from truetune.checks.batch.needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -64,7 +68,7 @@ class AnswerPartlySupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        learned = [found for answer in all_answers(self.subject) if (found := _missing(answer))]
+        learned = self._learned
         wrong = [found for found in learned if found.head or found.tail]
         if not wrong:
             return
@@ -82,6 +86,21 @@ class AnswerPartlySupervised(BatchRule):
             count=len(wrong),
             total=len(learned),
         )  # fmt: skip
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None or self._learned:
+            return lacking
+        lines = recognised(self.subject)
+        return NO_ANSWER_LEARNED if all_answers(self.subject) else no_answer(self.subject, lines)
+
+    def figure(self) -> Measurement:
+        learned = len(self._learned)
+        return counted("supervised answers with a label on their first and last token", learned, learned)
+
+    @cached_property
+    def _learned(self) -> list[Missing]:
+        """Of each answer with a label."""
+        return [found for answer in all_answers(self.subject) if (found := _missing(answer))]
 
 
 def _missing(answer: Answer) -> Missing | None:

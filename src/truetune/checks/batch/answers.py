@@ -111,6 +111,9 @@ def prompt(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     if sample.placed_by == "markers":
         asked |= (sample.source == Source.TEXT) & np.array([not piece.isspace() for piece in sample.pieces])
         asked &= ~openings(audit, sample)
+    if sample.expected is not None:
+        # Columns that no format knows: the template's markers say that they stand before an answer.
+        asked |= sample.source == Source.OTHER
     return np.asarray(asked if sample.expected is None else asked & ~sample.expected)
 
 

@@ -35,6 +35,7 @@ There is no automatic fix: raise the limit, or leave the long rows out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -42,6 +43,8 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.answers import limit as limit_of
 from truetune.checks.batch.lines import documents, is_chat, is_packed
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 MANY = 3
@@ -55,9 +58,7 @@ class AnswersCutInBatch(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
-        whole = [(sample, *document) for sample in self.subject.samples for document in documents(sample)]
-        answers = [(sample, start, end) for sample, start, end in whole if is_chat(sample, start, end, ends)]
+        whole, answers = self._documents, self._answers
         limit, known = limit_of(self.subject)
         if limit is None:
             return
@@ -103,3 +104,26 @@ class AnswersCutInBatch(BatchRule):
         stops = np.flatnonzero(np.isin(sample.ids[start:end], list(self.subject.stops)))
         behind = start + int(stops[-1]) + 1 if len(stops) else start
         return bool(sample.supervised[end - 1]) and bool(sample.text(behind, end).strip())
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if limit_of(self.subject)[0] is None:
+            return Unmet("it is not known at which length rows are cut", "set the limit (max_length)")
+        return None if self._answers else Unmet("it is about prompts with answers, and no line is known to hold one")
+
+    def figure(self) -> Measurement:
+        limit, known = limit_of(self.subject)
+        more = "" if known else "; no argument names a limit"
+        return counted(f"answers that are cut at {limit} tokens", 0, len(self._answers), more)
+
+    @cached_property
+    def _documents(self) -> list[tuple[Sample, int, int]]:
+        """Each with its first token and one past its last."""
+        return [(sample, *document) for sample in self.subject.samples for document in documents(sample)]
+
+    @cached_property
+    def _answers(self) -> list[tuple[Sample, int, int]]:
+        """The documents with something to learn and something to read."""
+        ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
+        return [(sample, start, end) for sample, start, end in self._documents if is_chat(sample, start, end, ends)]

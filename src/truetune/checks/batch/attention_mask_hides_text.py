@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SHOWN = 12
@@ -75,6 +76,9 @@ class AttentionMaskHidesText(BatchRule):
             count=len(hidden),
             total=len(self.subject.samples),
         )
+
+    def figure(self) -> Measurement:
+        return counted("lines whose attention mask hides text", 0, len(self.subject.samples))
 
 
 def _hidden(sample: Sample, pad: int | None) -> NDArray[np.bool_]:

@@ -51,7 +51,10 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.lines import documents
+from truetune.checks.batch.needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.render.probes import chat
 from truetune.render.rendering import Source
@@ -78,6 +81,21 @@ class BosInsideADocument(BatchRule):
                 count=lines,
                 total=len(self.subject.samples),
             )
+
+    def unmet(self) -> Unmet | None:
+        tokenizer = self.subject.facts["tokenizer"]
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if tokenizer is None:
+            return NO_TOKENIZER
+        if (bos := tokenizer.get("bos")) is None:
+            return NO_BOS
+        if bos in (tokenizer.get("pad"), *self.subject.stops):
+            return Unmet("it is about a BOS that only begins text, and this one pads or ends it too")
+        return Unmet("it is about templates that write BOS once") if _written_by_template(self.subject) else None
+
+    def figure(self) -> Measurement:
+        return counted("lines with a BOS token between prompt and answer", 0, len(self.subject.samples))
 
 
 def _written_by_template(audit: Audit) -> bool:

@@ -44,7 +44,10 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.lines import documents
+from truetune.checks.batch.needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SHOWN = 8
@@ -68,6 +71,16 @@ class BosTwiceInBatch(BatchRule):
                 cases=[Case(f"{sample.place}: {sample.text(i, i + SHOWN)!r}") for sample, i in found],
                 count=len(found),
             )
+
+    def unmet(self) -> Unmet | None:
+        tokenizer = self.subject.facts["tokenizer"]
+        if tokenizer is None:
+            return super().unmet() or NO_TOKENIZER
+        return super().unmet() or (NO_BOS if tokenizer.get("bos") is None else None)
+
+    def figure(self) -> Measurement:
+        total = sum(len(documents(sample)) for sample in self.subject.samples)
+        return counted("documents with two BOS tokens in a row", 0, total)
 
 
 def _doubled(sample: Sample, bos: int, *, ends: bool) -> list[int]:

@@ -33,7 +33,7 @@ canary = True
 
 ## Fix safety
 
-There is no automatic fix: mend the formatting function or the column map.
+There is no automatic fix: correct the formatting function or the column map.
 
 ## References
 
@@ -45,7 +45,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.canaries import LEARNED, LOST, READ, Text, answers, texts
+from truetune.checks.batch.needs import NO_CANARY, NO_LABELS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 
@@ -72,9 +75,23 @@ class CanaryAnswerNotSupervised(BatchRule):
     def _told(self, message: str, texts: list[Text], total: list[Text]) -> Finding:
         return self.finding(
             message,
-            "mend the formatting function or the column map, then look again with the canary",
+            "correct the formatting function or the column map, then look again with the canary",
             evidence=[text.shown for text in total],
             cases=[Case(text.shown) for text in texts],
             count=len(texts),
             total=len(total),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if all(sample.labels is None for sample in self.subject.samples):
+            return NO_LABELS
+        return None if texts(self.subject) else NO_CANARY
+
+    def figure(self) -> Measurement:
+        every = texts(self.subject)
+        wanted = answers(every)
+        learned = sum(text.seen == LEARNED for text in wanted or every)
+        what = "answers" if wanted else "texts"
+        return counted(f"{what} of a marked row that are learned", learned, len(wanted or every))

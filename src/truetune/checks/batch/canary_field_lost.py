@@ -46,7 +46,10 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.batch.canaries import LOST, Text, answers, texts
+from truetune.checks.batch.needs import NO_CANARY
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
 
@@ -87,3 +90,10 @@ class CanaryFieldLost(BatchRule):
         if not any(other.column == text.column and other.seen != LOST for other in every):
             return text.column.lower() in TELLING
         return bool(text.role) and re.search(r"\]\.(content|value)", text.path) is not None
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or (None if texts(self.subject) else NO_CANARY)
+
+    def figure(self) -> Measurement:
+        every = texts(self.subject)
+        return counted("texts of a marked row that reach a batch", sum(t.seen != LOST for t in every), len(every))

@@ -12,6 +12,12 @@ BEGIN = 24
 MOSTLY = 0.8
 LONG, WORDS = 40, 6
 """A text of so many characters and words is no id, source or date"""
+UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
+"""Characters of scripts without spaces between words: Japanese, Chinese, Thai"""
+KEPT = 400
+"""Characters of a text that are looked at for them"""
+CHARACTERS = 16
+"""So many of them are six words or more"""
 
 
 def is_held(column: str, keys: Iterable[str]) -> bool:
@@ -52,4 +58,6 @@ def plain(text: str) -> str:
 
 def is_prose(text: str) -> bool:
     """Is it long enough to be no id, source or date?"""
+    if len(UNSPACED.findall(text[:KEPT])) >= CHARACTERS:
+        return True
     return len(text) >= LONG and len(text.split()) >= WORDS

@@ -43,10 +43,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.column_texts import is_held, is_prose, plain, stands_in, texts
+from truetune.checks.batch.needs import NO_ROWS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
@@ -63,7 +68,7 @@ class ColumnsNeverUsed(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.facts["model"]["config"]
-        unused = {} if config.get("is_encoder_decoder") else _unused(self.subject)
+        unused = {} if config.get("is_encoder_decoder") else self._use.unused
         for severity, telling in (("warning", True), ("info", False)):
             mine = {name: text for name, text in unused.items() if (name.lower() in TELLING) is telling}
             mine = {name: text for name, text in mine.items() if telling or is_prose(text)}
@@ -84,9 +89,35 @@ class ColumnsNeverUsed(BatchRule):
                 severity="warning",
             )
 
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self.subject.facts["model"]["config"].get("is_encoder_decoder"):
+            return Unmet("it is about decoders, and the inputs of an encoder are in other lines")
+        if not any(record.rows for record in self.subject.records):
+            return NO_ROWS
+        return None if self._use.columns else Unmet("no line was recognised as one of the given rows")
 
-def _unused(audit: Audit) -> dict[str, str]:
-    """Columns of which no text is in the lines of its row, in none of the recognised rows; with one of their texts."""
+    def figure(self) -> Measurement:
+        more = "; they hold no prose" if self._use.unused else ""
+        return counted("given columns whose text is in no batch", len(self._use.unused), self._use.columns, more)
+
+    @cached_property
+    def _use(self) -> ColumnUse:
+        return column_use(self.subject)
+
+
+class ColumnUse(NamedTuple):
+    """What became of the columns of the given rows."""
+
+    columns: int
+    """With a text, in the rows that were recognised in the batches"""
+    unused: dict[str, str]
+    """Of which no text is in the lines of its row: with one of their texts"""
+
+
+def column_use(audit: Audit) -> ColumnUse:
+    """Which columns reach no line of the rows that are recognised."""
     lines: dict[tuple[int, int], list[str]] = {}
     for sample in audit.samples:
         if (row := _row(sample)) is not None:
@@ -102,10 +133,11 @@ def _unused(audit: Audit) -> dict[str, str]:
                     if column not in seen and any(stands_in(text, line) for line in mine):
                         seen.add(column)
     keys = {name for record in audit.records for batch in record.batches for name in batch}
-    return {
+    unused = {
         name: text for name, text in first.items()
         if name not in seen and name not in QUIET and not is_held(name, keys)
     }  # fmt: skip
+    return ColumnUse(len(first), unused)
 
 
 def _row(sample: Sample) -> int | None:

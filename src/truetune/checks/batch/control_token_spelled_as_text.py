@@ -46,7 +46,10 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.answers import judged
+from truetune.checks.batch.needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -58,11 +61,16 @@ class ControlTokenSpelledAsText(BatchRule):
     code = "TT015"
     severity = "error"
 
+    def __init__(self, subject: Audit) -> None:
+        super().__init__(subject)
+        self.lines = self.judged = self.names = 0
+
     def findings(self) -> Iterator[Finding]:
         names = _names(self.subject)
         samples = list(judged(self.subject))
         found = [(sample, *place) for sample in samples for name in names for place in _spelled(sample, name)]
         lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in found}
+        self.lines, self.judged, self.names = len(lines), len(samples), len(names)
         if not lines or 2 * len(lines) < len(samples):
             return
         control = {name for _, name, *_ in found if self._is_control(name)}
@@ -83,6 +91,18 @@ class ControlTokenSpelledAsText(BatchRule):
     def _is_control(self, name: str) -> bool:
         probes = self.subject.probes
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+            return lacking
+        if self.subject.probes is None:
+            return NO_TOKENIZER
+        if not self.names:
+            return Unmet("it is about markers that the chat template writes and no row holds, and there are none")
+        return None
+
+    def figure(self) -> Measurement:
+        return counted("lines with a control token that several tokens spell", self.lines, self.judged)
 
 
 def _names(audit: Audit) -> list[str]:

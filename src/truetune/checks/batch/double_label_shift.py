@@ -38,11 +38,15 @@ There is no automatic fix: give the model labels that stand at the place of thei
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from truetune.auditing.audit import Sample
+from truetune.checks.batch.needs import NO_LABELS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)
@@ -56,8 +60,7 @@ class DoubleLabelShift(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples = [sample for sample in self.subject.samples if sample.labels is not None and sample.supervised.any()]
-        total = sum(int(sample.supervised.sum()) for sample in samples)
+        samples, total = self._samples, self._total
         if total < SEVERAL or not self._shifts_itself() or (right := self._share(samples, 0)) > NEARLY:
             return
         shift, share = max(((shift, self._share(samples, shift)) for shift in SHIFTS), key=lambda found: found[1])
@@ -94,6 +97,32 @@ class DoubleLabelShift(BatchRule):
                     for sample in samples if sample.labels is not None
                     for at in [np.flatnonzero(sample.supervised)])  # fmt: skip
         return equal / sum(int(sample.supervised.sum()) for sample in samples)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not self._samples:
+            return NO_LABELS
+        if not self._shifts_itself():
+            return Unmet("it is about causal models that shift labels themselves, and this one or its loss does not")
+        if self._total < SEVERAL:
+            return Unmet(f"the batches have {self._total} labels, and it takes {SEVERAL}", "audit more (--batches)")
+        right = self._share(self._samples, 0)
+        if right <= NEARLY:
+            return Unmet(f"it is about labels that are tokens of their line, and {1 - right:.0%} of these are not")
+        return None
+
+    def figure(self) -> Measurement:
+        right = round(self._share(self._samples, 0) * self._total)
+        return counted("labels that are the token at their place", right, self._total)
+
+    @cached_property
+    def _samples(self) -> list[Sample]:
+        return [sample for sample in self.subject.samples if sample.labels is not None and sample.supervised.any()]
+
+    @cached_property
+    def _total(self) -> int:
+        return sum(int(sample.supervised.sum()) for sample in self._samples)
 
 
 def _shown(sample: Sample, shift: int) -> str:

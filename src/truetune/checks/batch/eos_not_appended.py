@@ -39,11 +39,15 @@ There is no automatic fix: the rows are made in the user's program.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.turns import marker_of
-from truetune.checks.batch.answers import Answer, all_answers, around, limit
+from truetune.checks.batch.answers import Answer, all_answers, around, limit, recognised
+from truetune.checks.batch.needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -54,7 +58,7 @@ class EosNotAppended(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         most, named = limit(self.subject)
-        ends = [answer for answer in all_answers(self.subject) if answer.last and answer.supervised.any()]
+        ends = self._ends
         open_ = [answer for answer in ends if answer.stop is None and not _cut(answer, most, named)]
         if open_:
             yield self._missing(open_, ends)
@@ -82,6 +86,24 @@ class EosNotAppended(BatchRule):
             count=len(open_),
             total=len(ends),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None or self._ends:
+            return lacking
+        if all_answers(self.subject):
+            return NO_ANSWER_LEARNED
+        return no_answer(self.subject, recognised(self.subject))
+
+    def figure(self) -> Measurement:
+        ended = sum(answer.stop is not None for answer in self._ends)
+        cut = len(self._ends) - ended
+        more = f"; {cut:,} are cut before it" if cut else ""
+        return counted("supervised answers with a stop token behind them", ended, len(self._ends), more)
+
+    @cached_property
+    def _ends(self) -> list[Answer]:
+        """The last answer of each document, where it has labels."""
+        return [answer for answer in all_answers(self.subject) if answer.last and answer.supervised.any()]
 
 
 def _cut(answer: Answer, most: int | None, named: bool) -> bool:

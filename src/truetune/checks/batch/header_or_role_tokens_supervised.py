@@ -48,7 +48,10 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.answers import answers, openings, prompt, recognised, stretches
 from truetune.checks.batch.masks import explained
+from truetune.checks.batch.needs import PROMPTS_EXPLAINED, no_answer
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -57,18 +60,24 @@ class HeaderOrRoleTokensSupervised(BatchRule):
     code = "TT004"
     severity = "warning"
 
+    def __init__(self, subject: Audit) -> None:
+        super().__init__(subject)
+        self.answers = 0
+        self.found = False
+
     def findings(self) -> Iterator[Finding]:
-        found, total = [], 0
+        found = []
         for sample in recognised(self.subject):
             turns = answers(sample, self.subject.stops)
             if turns and int((prompt(self.subject, sample) & sample.supervised).sum()) <= 1:
-                total += len(turns)
+                self.answers += len(turns)
                 found += [(sample, start, end) for start, end in stretches(_template(self.subject, sample))]
+        self.found = bool(found)
         if not found or explained(self.subject):
             return
         tokens = sum(end - start for _, start, end in found)
         yield self.finding(
-            f"{tokens} template tokens around {total} answers are in the loss",
+            f"{tokens} template tokens around {self.answers} answers are in the loss",
             "let the supervised span begin with the first token behind the generation prompt, and end with the stop "
             "token",
             cases=[
@@ -77,6 +86,19 @@ class HeaderOrRoleTokensSupervised(BatchRule):
             ],
             count=tokens,
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        lines = recognised(self.subject)
+        if self.found:
+            return PROMPTS_EXPLAINED
+        if not any(answers(sample, self.subject.stops) for sample in lines):
+            return no_answer(self.subject, lines)
+        return None if self.answers else Unmet("the prompts are in the loss, which prompt-supervised is about")
+
+    def figure(self) -> Measurement:
+        return counted("answers with template text around them in the loss", 0, self.answers)
 
 
 def _template(audit: Audit, sample: Sample) -> NDArray[np.bool_]:

@@ -41,6 +41,8 @@ from typing import Any
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import IGNORED
 
@@ -54,7 +56,7 @@ class IdsBeyondTheModel(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         model = self.subject.facts["model"]
-        if any(name in batch for name in SEEN for record in self.subject.records for batch in record.batches):
+        if self._holds_media():
             return
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
             limit = _rows(rows, model["config"])
@@ -75,6 +77,25 @@ class IdsBeyondTheModel(BatchRule):
                     count=count,
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
                 )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self._holds_media():
+            return Unmet("it is about ids of text, and the batches hold images or sound too")
+        return None if self._limit() else Unmet("it is not known how many rows the embedding has")
+
+    def figure(self) -> Measurement:
+        ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
+        return counted("ids that are not in the model", 0, ids, f"; it has {self._limit():,} rows")
+
+    def _holds_media(self) -> bool:
+        return any(name in batch for name in SEEN for record in self.subject.records for batch in record.batches)
+
+    def _limit(self) -> int:
+        """Rows of the embedding; 0 where they are not known."""
+        model = self.subject.facts["model"]
+        return _rows(model["embedding_rows"], model["config"])
 
 
 def _rows(rows: int | None, config: dict[str, Any]) -> int:

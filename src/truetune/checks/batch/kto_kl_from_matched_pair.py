@@ -46,10 +46,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.record import Arrays
 
@@ -66,12 +69,7 @@ class KtoKlFromMatchedPair(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        matched = [
-            (number, line, equal)
-            for record in self.subject.records
-            for number, batch in enumerate(record.batches)
-            for line, equal in enumerate(_matched(batch))
-        ]
+        matched = self._matched
         wrong = [(number, line) for number, line, equal in matched if equal]
         if wrong:
             yield self.finding(
@@ -82,6 +80,22 @@ class KtoKlFromMatchedPair(BatchRule):
                 count=len(wrong),
                 total=len(matched),
             )
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or (None if self._matched else Unmet("it is about KTO's KL batches, and there are none"))
+
+    def figure(self) -> Measurement:
+        return counted("rows of the KL batches that are the pair they were made from", 0, len(self._matched))
+
+    @cached_property
+    def _matched(self) -> list[tuple[int, int, bool]]:
+        """Number of the batch, line, and whether it is its own pair."""
+        return [
+            (number, line, equal)
+            for record in self.subject.records
+            for number, batch in enumerate(record.batches)
+            for line, equal in enumerate(_matched(batch))
+        ]
 
 
 def _matched(batch: Arrays) -> Iterator[bool]:

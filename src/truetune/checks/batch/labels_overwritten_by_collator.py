@@ -40,8 +40,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.answers import around
-from truetune.checks.batch.masks import overwritten
+from truetune.checks.batch.masks import labels_of_rows, overwritten
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -60,3 +62,13 @@ class LabelsOverwrittenByCollator(BatchRule):
                 count=lost.tokens,
                 total=lost.masked,
             )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None or labels_of_rows(self.subject).masked:
+            return lacking
+        return Unmet("it is about rows that come with labels of -100, and none is known to")
+
+    def figure(self) -> Measurement:
+        return counted(
+            "tokens that the rows label -100 and that are in the loss", 0, labels_of_rows(self.subject).masked
+        )

@@ -42,6 +42,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 COUNTING = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "imagegpt"))
@@ -70,3 +72,12 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
                 count=len(found),
                 total=len(self.subject.samples),
             )
+
+    def unmet(self) -> Unmet | None:
+        kind = self.subject.facts["model"]["type"]
+        if (lacking := super().unmet()) is not None or kind in COUNTING:
+            return lacking
+        return Unmet(f"it is about models that count positions from the first pad, and {kind} does not")
+
+    def figure(self) -> Measurement:
+        return counted("lines that are padded on the left without positions", 0, len(self.subject.samples))

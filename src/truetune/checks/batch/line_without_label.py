@@ -41,7 +41,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.answers import judged, length, limit
+from truetune.checks.batch.needs import no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -72,3 +75,9 @@ class LineWithoutLabel(BatchRule):
             count=len(empty),
             total=len(lines),
         )  # fmt: skip
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+
+    def figure(self) -> Measurement:
+        return counted("lines without a label", 0, len(list(judged(self.subject))))

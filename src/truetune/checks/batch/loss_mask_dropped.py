@@ -46,8 +46,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.answers import around
-from truetune.checks.batch.masks import dropped, given_mask, way, without_effect
+from truetune.checks.batch.masks import (
+    asked_setting,
+    dropped,
+    given_column,
+    given_mask,
+    in_the_loss,
+    masks_of_rows,
+    way,
+    without_effect,
+)
+from truetune.checks.batch.tokenized_rows import came_tokenized
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
@@ -57,7 +69,7 @@ class LossMaskDropped(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        remedy = "make labels from the mask while the rows are tokenized, so that nothing can lose it"
+        remedy = self._remedy()
         on = way(self.subject)
         lost = dropped(self.subject)
         if lost:
@@ -83,6 +95,28 @@ class LossMaskDropped(BatchRule):
                 evidence=self._on(on),
             )
 
+    def _remedy(self) -> str:
+        remedy = "make labels from the mask while the rows are tokenized, so that nothing can lose it"
+        is_sft = any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"])
+        reads_it = is_sft and given_column(self.subject) == "completion_mask" and came_tokenized(self.subject)
+        asked = self.subject.facts["args"].get("completion_only_loss") is True
+        return f"set completion_only_loss=True, which reads it; or {remedy}" if reads_it and not asked else remedy
+
     def _on(self, on: str | None) -> list[str]:
         columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None or any(mask.masked for mask in masks_of_rows(self.subject)):
+            return lacking
+        name = given_column(self.subject) or (way(self.subject) and asked_setting(self.subject))
+        if not name:
+            return Unmet("it is about masks, in columns of the rows or by a setting, that may get lost: there is none")
+        return None
+
+    def figure(self) -> Measurement:
+        mask = next((mask for mask in masks_of_rows(self.subject) if mask.masked), None)
+        if mask is not None:
+            return counted(f"tokens that the column {mask.column} leaves out and that are in the loss", 0, mask.masked)
+        name = given_column(self.subject) or asked_setting(self.subject)
+        return counted(f"tokens that are in the loss, with {name}", *in_the_loss(self.subject))

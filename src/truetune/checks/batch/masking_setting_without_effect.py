@@ -36,10 +36,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.masks import dropped, given_mask, overwritten, way, without_effect
+from truetune.checks.batch.masks import (
+    asked_setting,
+    dropped,
+    everything,
+    given_mask,
+    in_the_loss,
+    overwritten,
+    way,
+    without_effect,
+)
+from truetune.checks.batch.tokenized_rows import ENCODE, came_tokenized, came_without_labels
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
+
+TEXT = "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels"
 
 
 class MaskingSettingWithoutEffect(BatchRule):
@@ -54,7 +68,22 @@ class MaskingSettingWithoutEffect(BatchRule):
             return
         given = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
-            f"{name} asks for a mask, and every token of the batches is in the loss",
-            "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with labels",
+            f"{name} asks for a mask, and every token of the batches is in the loss{self._cause()}",
+            ENCODE if came_tokenized(self.subject) else TEXT,
             evidence=[f"columns of the rows given: {name_list(given)}"] if given else (),
         )
+
+    def _cause(self) -> str:
+        return ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if asked_setting(self.subject) is None:
+            return Unmet("it is about settings that keep prompts out of the loss, and none is set")
+        if everything(self.subject):
+            return Unmet("the mask was lost on the way, which loss-mask-dropped or labels-overwritten-by-collator says")
+        return None
+
+    def figure(self) -> Measurement:
+        return counted(f"tokens that are in the loss, with {asked_setting(self.subject)}", *in_the_loss(self.subject))

@@ -83,14 +83,26 @@ def _joined(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
 
 def overwritten(audit: Audit) -> Lost | None:
     """Labels of the rows that are -100, where the batch has a label."""
-    return _lost(audit, "labels", IGNORED)
+    found = labels_of_rows(audit)
+    return found if found.tokens else None
+
+
+def labels_of_rows(audit: Audit) -> Lost:
+    """The labels of the rows that are -100, and how many of them the batch labels."""
+    return _compared(audit, "labels", IGNORED)
 
 
 def dropped(audit: Audit) -> Lost | None:
     """Tokens that a mask column of the rows leaves out, where the batch has a label."""
+    return next((found for found in masks_of_rows(audit) if found.tokens), None)
+
+
+def masks_of_rows(audit: Audit) -> Iterator[Lost]:
+    """Each mask column that reaches the collator without labels: what it leaves out, and what of that is learned."""
     used = audit.facts["data"]["used"]
-    columns = () if "labels" in used else [name for name in COLUMNS if name in used and not _meant(audit, name)]
-    return next((lost for name in columns if (lost := _lost(audit, name, 0))), None)
+    if "labels" not in used:
+        columns = [name for name in COLUMNS if name in used and not _meant(audit, name)]
+        yield from (_compared(audit, name, 0) for name in columns)
 
 
 def _meant(audit: Audit, column: str) -> bool:
@@ -98,7 +110,7 @@ def _meant(audit: Audit, column: str) -> bool:
     return column == "completion_mask" and audit.facts["args"].get("completion_only_loss") is False
 
 
-def _lost(audit: Audit, column: str, masked: int) -> Lost | None:
+def _compared(audit: Audit, column: str, masked: int) -> Lost:
     tokens = total = 0
     first: dict[str, tuple[Sample, int]] = {}
     for batch in aligned(audit, column):
@@ -108,31 +120,48 @@ def _lost(audit: Audit, column: str, masked: int) -> Lost | None:
         for owner in np.unique(batch.owners[wrong]).tolist():
             sample = batch.lines[owner]
             first.setdefault(sample.place, (sample, int(batch.places[wrong[batch.owners[wrong] == owner][0]])))
-    return Lost(column, tokens, total, tuple(first.values())) if tokens else None
+    return Lost(column, tokens, total, tuple(first.values()))
 
 
 def everything(audit: Audit) -> bool:
     """Is every token of the batches in the loss?"""
+    supervised, total = in_the_loss(audit)
+    return bool(total) and supervised >= WHOLE * total
+
+
+def in_the_loss(audit: Audit) -> tuple[int, int]:
+    """Tokens of the batches that are in the loss, and all of them, without padding."""
     kept = [(~sample.padding, sample.supervised) for sample in judged(audit)]
-    total = sum(int(real.sum()) for real, _ in kept)
-    return bool(total) and sum(int((real & known).sum()) for real, known in kept) >= WHOLE * total
+    return sum(int((real & known).sum()) for real, known in kept), sum(int(real.sum()) for real, _ in kept)
 
 
 def given_mask(audit: Audit) -> str | None:
     """The mask column of the given rows, where all of their tokens are in the loss for all that."""
+    column = given_column(audit)
+    return column if column and everything(audit) else None
+
+
+def given_column(audit: Audit) -> str | None:
+    """The mask column of given rows that have no labels."""
     columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
-    lost = next((name for name in COLUMNS if name in columns and not _meant(audit, name)), None)
-    return lost if lost and "labels" not in columns and everything(audit) else None
+    found = next((name for name in COLUMNS if name in columns and not _meant(audit, name)), None)
+    return None if "labels" in columns else found
 
 
 def without_effect(audit: Audit) -> str | None:
-    """The setting that should keep prompts out of the loss, where every token is in it; TRL's default counts."""
+    """The setting that should keep prompts out of the loss, where every token is in it."""
+    named = asked_setting(audit)
+    return named if named and everything(audit) else None
+
+
+def asked_setting(audit: Audit) -> str | None:
+    """The setting that should keep prompts out of the loss; TRL's default counts."""
     args = audit.facts["args"]
     named = next((name for name in SETTINGS if args.get(name) is True), None)
     is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
     if not named and is_sft and args.get("completion_only_loss") is None and format_of(audit) == "prompt-completion":
-        named = "completion_only_loss"
-    return named if named and everything(audit) else None
+        return "completion_only_loss"
+    return named
 
 
 def way(audit: Audit) -> str | None:

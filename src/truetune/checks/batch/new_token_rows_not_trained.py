@@ -43,10 +43,13 @@ There is no automatic fix: `modules_to_save` for embedding and head, or `trainab
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load
@@ -63,7 +66,7 @@ class NewTokenRowsNotTrained(BatchRule):
         names = self.subject.facts["model"]["trainable_names"]
         if not names or any(part in name for name in names for part in TRAINED):
             return
-        new = self._added()
+        new = self._added
         used = {
             id: (sample, learned)
             for learned in (False, True)
@@ -83,6 +86,7 @@ class NewTokenRowsNotTrained(BatchRule):
                 total=len(new),
             )
 
+    @cached_property
     def _added(self) -> dict[int, str]:
         """Tokens that the tokenizer which this one was made from does not have; none where it is not at hand."""
         name, probes = (self.subject.facts["tokenizer"] or {}).get("name"), self.subject.probes
@@ -94,3 +98,16 @@ class NewTokenRowsNotTrained(BatchRule):
             return {}
         added = probes.tokenizer.backend.get_added_tokens_decoder()
         return {id: token.content for id, token in added.items() if base.backend.token_to_id(token.content) is None}
+
+    def unmet(self) -> Unmet | None:
+        names = self.subject.facts["model"]["trainable_names"]
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not names:
+            return Unmet("it is not known which parameters are trained")
+        if any(part in name for name in names for part in TRAINED):
+            return Unmet("it is about fixed embeddings, and this run trains theirs")
+        return None if self._added else Unmet("it is about tokens that were added, and none is known")
+
+    def figure(self) -> Measurement:
+        return counted("added tokens that are in the batches", 0, len(self._added))

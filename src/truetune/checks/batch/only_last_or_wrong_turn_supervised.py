@@ -42,10 +42,13 @@ There is no automatic fix. Where only the last turn is to be learned, leave the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import groupby
 
 from truetune.checks.batch.answers import Answer, all_answers
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 TURNS = 6
@@ -61,8 +64,7 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind in PREFERENCES:
             return
-        chats = [list(turns) for _, turns in groupby(all_answers(self.subject), _document)]
-        chats = [turns for turns in chats if len(turns) > 1 and any(map(_learned, turns))]
+        chats = self._chats
         wrong = [turns for turns in chats if not all(map(_learned, turns))]
         if not wrong:
             return
@@ -80,6 +82,23 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
             count=len(missed),
             total=sum(map(len, chats)),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self.subject.kind in PREFERENCES:
+            return Unmet(f"it is about training on answers, not on preferences ({self.subject.kind})")
+        return None if self._chats else Unmet("it is about conversations of several answers, and none has a label")
+
+    def figure(self) -> Measurement:
+        turns = sum(map(len, self._chats))
+        return counted("assistant turns in conversations of several that have a label", turns, turns)
+
+    @cached_property
+    def _chats(self) -> list[list[Answer]]:
+        """The answers of each conversation of several, where one has a label."""
+        chats = [list(turns) for _, turns in groupby(all_answers(self.subject), _document)]
+        return [turns for turns in chats if len(turns) > 1 and any(map(_learned, turns))]
 
 
 def _document(answer: Answer) -> tuple[int, int, int, int]:

@@ -42,13 +42,17 @@ There is no automatic fix.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.answers import around, judged
+from truetune.checks.batch.needs import no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -57,7 +61,7 @@ class OtherDocumentSupervised(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        first = [(sample, int(i)) for sample in judged(self.subject) for i in _begins(sample)]
+        first = self._first
         wrong = [(sample, i) for sample, i in first if sample.supervised[i]]
         if not wrong:
             return
@@ -71,6 +75,19 @@ class OtherDocumentSupervised(BatchRule):
             count=len(wrong),
             total=len(first),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+            return lacking
+        return None if self._first else Unmet("it is about lines of several documents that positions part")
+
+    def figure(self) -> Measurement:
+        return counted("documents in packs that begin with a label", 0, len(self._first))
+
+    @cached_property
+    def _first(self) -> list[tuple[Sample, int]]:
+        """Lines, and where in them documents after the first begin."""
+        return [(sample, int(i)) for sample in judged(self.subject) for i in _begins(sample)]
 
 
 def _begins(sample: Sample) -> NDArray[np.int64]:

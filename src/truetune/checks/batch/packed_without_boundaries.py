@@ -35,10 +35,13 @@ There is no automatic fix: pack with positions that begin anew (`padding_free`),
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.lines import is_chat
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.record import Arrays
 
@@ -51,13 +54,7 @@ class PackedWithoutBoundaries(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
-        joined = [
-            sample
-            for sample in self.subject.samples
-            if rows_in(sample) > 1 and is_chat(sample, 0, len(sample.ids), ends) and not self._kept_apart(sample)
-        ]
-        open_ = [(sample, why) for sample in joined if (why := self._why(sample))]
+        open_ = [(sample, why) for sample in self._joined if (why := self._why(sample))]
         if open_:
             yield self.finding(
                 f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and {open_[0][1]}",
@@ -94,6 +91,27 @@ class PackedWithoutBoundaries(BatchRule):
     def _version(self) -> tuple[int, ...]:
         numbers = str(self.subject.facts["versions"].get("transformers") or "999").split(".")[:2]
         return tuple(int(number) for number in numbers if number.isdigit())
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None or self._joined:
+            return lacking
+        if any(rows_in(sample) > 1 for sample in self.subject.samples):
+            return Unmet("it is about several chats in a line; here each line is one row, or plain text")
+        return Unmet("it is about lines that hold several rows, and none does")
+
+    def figure(self) -> Measurement:
+        lines = len(self._joined)
+        return counted("lines of several rows that the model sees as several", lines, lines)
+
+    @cached_property
+    def _joined(self) -> list[Sample]:
+        """Lines of several rows that are prompts with answers."""
+        ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
+        return [
+            sample
+            for sample in self.subject.samples
+            if rows_in(sample) > 1 and is_chat(sample, 0, len(sample.ids), ends) and not self._kept_apart(sample)
+        ]
 
 
 def rows_in(sample: Sample) -> int:

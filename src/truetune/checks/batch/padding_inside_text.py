@@ -45,7 +45,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
+from truetune.checks.batch.needs import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 AROUND = 6
@@ -76,6 +79,19 @@ class PaddingInsideText(BatchRule):
                 count=len(found),
                 total=len(self.subject.samples),
             )
+
+    def unmet(self) -> Unmet | None:
+        tokenizer = self.subject.facts["tokenizer"]
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if tokenizer is None:
+            return NO_TOKENIZER
+        if (pad := tokenizer.get("pad")) is None or pad in (tokenizer.get("bos"), *self.subject.stops):
+            return Unmet("it is about a pad token of its own, and the tokenizer has none")
+        return None
+
+    def figure(self) -> Measurement:
+        return counted("lines with pad tokens inside or before text", 0, len(self.subject.samples))
 
 
 def _wrong(sample: Sample, pad: int) -> list[int]:

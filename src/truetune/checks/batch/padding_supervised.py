@@ -42,8 +42,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.batch.answers import around, judged
+from truetune.checks.batch.needs import no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
+
+NOT_PADDED = Unmet("it is about padding, and no line is padded")
 
 
 class PaddingSupervised(BatchRule):
@@ -67,3 +72,12 @@ class PaddingSupervised(BatchRule):
             count=count,
             total=sum(int(sample.supervised.sum()) for sample in samples),
         )
+
+    def unmet(self) -> Unmet | None:
+        lines = list(judged(self.subject))
+        if (lacking := super().unmet() or no_labels(self.subject, lines)) is not None:
+            return lacking
+        return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
+
+    def figure(self) -> Measurement:
+        return counted("pads that are in the loss", 0, sum(int(line.padding.sum()) for line in judged(self.subject)))

@@ -42,6 +42,9 @@ import numpy as np
 
 from truetune.checks.batch.lines import Pair, pairs
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_PAIRS
 from truetune.checks.rule import BatchRule
 
 MANY = 0.1
@@ -74,6 +77,13 @@ class PairSidesNotComparable(BatchRule):
                 count=len(differ),
                 total=len(every),
             )  # fmt: skip
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or (None if any(True for _ in pairs(self.subject)) else NO_PAIRS)
+
+    def figure(self) -> Measurement:
+        every = sum(1 for _ in pairs(self.subject))
+        return counted("pairs with the same two sides, or two prompts", 0, every)
 
 
 def _length(answer: np.ndarray) -> int:

@@ -39,9 +39,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.auditing.audit import Audit
 from truetune.checks.batch.answers import answers, around, format_of, prompt, recognised
 from truetune.checks.batch.masks import explained
+from truetune.checks.batch.needs import NO_ANSWER_LEARNED, PLAIN_TEXT, PROMPTS_EXPLAINED, no_answer
+from truetune.checks.batch.tokenized_rows import ENCODE, came_tokenized, prompts_without_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 
@@ -49,8 +54,13 @@ class PromptSupervised(BatchRule):
     code = "TT003"
     severity = "warning"
 
+    def __init__(self, subject: Audit) -> None:
+        super().__init__(subject)
+        self.prompts = 0
+        self.learned = 0
+
     def findings(self) -> Iterator[Finding]:
-        told = total = labels = 0
+        labels = 0
         cases: list[Case] = []
         for sample in recognised(self.subject):
             found = answers(sample, self.subject.stops)
@@ -58,25 +68,49 @@ class PromptSupervised(BatchRule):
             for answer in found:
                 asked[answer.start - 1 : answer.start] = False
             learned = asked & sample.supervised
-            total, labels = total + int(asked.sum()), labels + int(sample.supervised.sum())
-            told += int(learned.sum())
+            self.prompts += int(asked.sum())
+            self.learned += int(learned.sum())
+            labels += int(sample.supervised.sum())
             if learned.any() and any(answer.supervised.any() for answer in found):
                 cases.append(Case(f"{sample.place}: a label on {around(sample, int(np.flatnonzero(learned)[0]))}"))
-        if not cases or self.subject.kind == "orpo" or format_of(self.subject) == "text" or explained(self.subject):
+        if not cases or self.subject.kind == "orpo" or format_of(self.subject) == "text" or self._is_explained():
             return
         meant = self.subject.facts["args"].get("completion_only_loss") is False
         yield self.finding(
-            f"{told:,} of {total:,} prompt tokens are in the loss ({told / labels:.0%} of all labels)",
+            f"{self.learned:,} of {self.prompts:,} prompt tokens are in the loss ({self.learned / labels:.0%} of all "
+            "labels)",
             self._remedy(),
             severity="info" if meant else "warning",
             evidence=["the settings ask for it: completion_only_loss=False"] if meant else (),
             cases=cases,
-            count=told,
-            total=total,
+            count=self.learned,
+            total=self.prompts,
         )
 
+    def _is_explained(self) -> bool:
+        return explained(self.subject) or prompts_without_labels(self.subject) is not None
+
     def _remedy(self) -> str:
+        if came_tokenized(self.subject):
+            return ENCODE
         if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):
             chats = format_of(self.subject) not in ("prompt-completion", "alpaca")
             return f"set {'assistant_only_loss' if chats else 'completion_only_loss'}=True"
         return "give the tokens of prompts the label -100"
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        lines = recognised(self.subject)
+        if not lines:
+            return no_answer(self.subject, lines)
+        if not self.learned:
+            return None
+        if self.subject.kind == "orpo":
+            return Unmet("it is about losses on answers alone, and ORPO's takes the prompt as well")
+        if format_of(self.subject) == "text":
+            return PLAIN_TEXT
+        return PROMPTS_EXPLAINED if self._is_explained() else NO_ANSWER_LEARNED
+
+    def figure(self) -> Measurement:
+        return counted("prompt tokens that are in the loss", self.learned, self.prompts)

@@ -37,7 +37,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.batch.needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
@@ -64,3 +66,10 @@ class RanksOutOfStep(BatchRule):
                 "give all processes the same columns: prepare the whole data set before it is split",
                 cases=[Case(f"rank {rank}: {name_list(sorted(names))}") for rank, names in keys.items()],
             )
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or (ONE_PROCESS if len(self.subject.records) == 1 else None)
+
+    def figure(self) -> str:
+        records = self.subject.records
+        return f"{len(records)} processes with {len(records[0].batches)} batches each, of the same keys"

@@ -41,9 +41,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.auditing.audit import Sample
+from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.answers import answers, around, recognised
+from truetune.checks.batch.needs import no_answer
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -52,19 +55,23 @@ class ResponseNotSupervised(BatchRule):
     code = "TT007"
     severity = "error"
 
+    def __init__(self, subject: Audit) -> None:
+        super().__init__(subject)
+        self.lines = 0
+
     def findings(self) -> Iterator[Finding]:
-        lines, wrong = 0, []
+        wrong = []
         for sample in recognised(self.subject):
             found = answers(sample, self.subject.stops)
             if found and sample.supervised.any():
-                lines += 1
+                self.lines += 1
                 if not any((answer.supervised & answer.content).any() for answer in found):
                     wrong.append(sample)
         if not wrong:
             return
-        every = len(wrong) == lines
+        every = len(wrong) == self.lines
         yield self.finding(
-            f"{len(wrong)} of {lines} lines have labels, and none on an answer",
+            f"{len(wrong)} of {self.lines} lines have labels, and none on an answer",
             "put the labels on the assistant's turns, and -100 on all others",
             severity="error" if every else "warning",
             evidence=[f"tokens with a label: {_by_source(wrong)}"],
@@ -73,8 +80,16 @@ class ResponseNotSupervised(BatchRule):
                 for sample in wrong[:MAX_CASES]
             ],
             count=len(wrong),
-            total=lines,
+            total=self.lines,
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None or self.lines:
+            return lacking
+        return no_answer(self.subject, recognised(self.subject))
+
+    def figure(self) -> Measurement:
+        return counted("lines with labels that have one on an answer", self.lines, self.lines)
 
 
 def _by_source(samples: list[Sample]) -> str:

@@ -43,7 +43,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.lines import is_packed
+from truetune.checks.batch.needs import NO_ROWS
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SOME = 0.01
@@ -54,8 +57,7 @@ class RowsDroppedByTrainer(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        data = self.subject.facts["data"]
-        given, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
+        given, prepared = self._rows("given"), self._rows("prepared")
         if not given or prepared is None or prepared >= given or is_packed(self.subject):
             return
         every = sum((record.facts["data"]["prepared"] or {}).get("rows") or 0 for record in self.subject.records)
@@ -72,3 +74,21 @@ class RowsDroppedByTrainer(BatchRule):
             count=dropped,
             total=given,
         )
+
+    def unmet(self) -> Unmet | None:
+        given, prepared = self._rows("given"), self._rows("prepared")
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not given:
+            return NO_ROWS
+        if prepared is None:
+            return Unmet("it is about data sets with a length, and the trainer's has none")
+        return Unmet("it is about lines of one row each, and these hold several") if is_packed(self.subject) else None
+
+    def figure(self) -> Measurement:
+        given, prepared = self._rows("given") or 0, self._rows("prepared") or 0
+        more = f" ({prepared:,} rows of this process)" if prepared < given else ""
+        return counted("given rows that are not in the trainer's data set", 0, given, more)
+
+    def _rows(self, of: str) -> int | None:
+        return (self.subject.facts["data"][of] or {}).get("rows")

@@ -40,8 +40,11 @@ There is no automatic fix.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SEVERAL = 12
@@ -56,9 +59,7 @@ class RowsNotDrawnAtRandom(BatchRule):
     severity = "info"
 
     def findings(self) -> Iterator[Finding]:
-        facts = self.subject.facts
-        drawn = [i for batch in facts["batches"] for i in batch["indices"] or ()]
-        rows = (facts["data"]["prepared"] or {}).get("rows") or 0
+        drawn, rows = self._drawn, self._rows
         if len(drawn) < SEVERAL or rows < ROOM * len(drawn):
             return
         again = len(drawn) - len(set(drawn))
@@ -82,3 +83,26 @@ class RowsNotDrawnAtRandom(BatchRule):
         args = self.subject.facts["args"]
         asked = args.get("shuffle_dataset") or args.get("group_by_length") or args.get("curriculum_sampling")
         return bool(asked) or args.get("train_sampling_strategy") in ("sequential", "group_by_length")
+
+    def unmet(self) -> Unmet | None:
+        drawn = len(self._drawn)
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not drawn:
+            return Unmet("it is not known which rows were drawn", "give the trainer a data set with a length")
+        if drawn < SEVERAL:
+            return Unmet(f"{drawn} rows were drawn, and it takes {SEVERAL}", "audit more (--batches)")
+        return Unmet(f"{drawn} rows were drawn of {self._rows:,}: too few rows") if self._rows < ROOM * drawn else None
+
+    def figure(self) -> Measurement:
+        again = len(self._drawn) - len(set(self._drawn))
+        return counted("drawn rows that came before", again, len(self._drawn))
+
+    @cached_property
+    def _drawn(self) -> list[int]:
+        return [i for batch in self.subject.facts["batches"] for i in batch["indices"] or ()]
+
+    @property
+    def _rows(self) -> int:
+        """Of the trainer's data set"""
+        return (self.subject.facts["data"]["prepared"] or {}).get("rows") or 0

@@ -41,7 +41,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.batch.needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.record import Record
 
@@ -77,6 +80,19 @@ class SameRowsOnEveryRank(BatchRule):
         settings = {**facts["args"], **(facts["args"].get("accelerator_config") or {})}
         stream = facts["trainer"]["kind"] != "loop" and facts["batches"][0]["indices"] is None
         return stream or any(settings.get(name) not in (None, False, 0, 1) for name in SHARED)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if len(self.subject.records) == 1:
+            return ONE_PROCESS
+        ids = _ids(self.subject.records[0])
+        if not ids or self._together():
+            return Unmet("it is about processes that read rows of their own, and here one may read for all")
+        return Unmet("all rows are alike, so that it is not known whose they are") if _all_alike(ids) else None
+
+    def figure(self) -> Measurement:
+        return counted("other processes with the rows of the first", 0, len(self.subject.records) - 1)
 
 
 def _ids(record: Record) -> list[np.ndarray]:

@@ -38,12 +38,16 @@ There is no automatic fix: the collator, or the pad token, is chosen in the user
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.answers import answers, judged
+from truetune.checks.batch.needs import no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -56,7 +60,7 @@ class StopTokenNeverSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found = [(sample, i) for sample in judged(self.subject) for i in _stops(sample, self.subject.stops)]
+        found = self._found
         masked = [(sample, i) for sample, i in found if not sample.supervised[i]]
         if not masked:
             return
@@ -78,7 +82,19 @@ class StopTokenNeverSupervised(BatchRule):
     def _pad(self) -> Iterator[str]:
         pad, collator = (self.subject.facts["tokenizer"] or {}).get("pad"), self.subject.facts["trainer"]["collator"]
         if pad in self.subject.stops:
-            yield f"the pad token is a stop token (id {pad}); the collator is {collator}"
+            yield f"the pad token is a stop token (id {pad}); the collator is {collator or 'not known'}"
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+
+    def figure(self) -> Measurement:
+        learned = sum(bool(sample.supervised[i]) for sample, i in self._found)
+        return counted("stop tokens behind supervised answers that are in the loss", learned, len(self._found))
+
+    @cached_property
+    def _found(self) -> list[tuple[Sample, int]]:
+        """Stop tokens behind a supervised token, in the loss or not."""
+        return [(sample, i) for sample in judged(self.subject) for i in _stops(sample, self.subject.stops)]
 
 
 def _stops(sample: Sample, stops: frozenset[int]) -> list[int]:

@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.given import strings
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -55,6 +56,8 @@ BEFORE = 6
 class StopTokenTwiceInBatch(BatchRule):
     code = "TT022"
     severity = "error"
+    ended = 0
+    """Supervised answers with a stop token"""
 
     def findings(self) -> Iterator[Finding]:
         stops = np.array(sorted(self._stops()), np.int64)
@@ -63,6 +66,7 @@ class StopTokenTwiceInBatch(BatchRule):
         double = [(sample, i) for sample, i in found if _in_a_row(sample, i, stops) > own]
         documents = {(sample.place, int(sample.documents[i])) for sample, i in found}
         total = len(documents) if len(double) <= len(documents) else len(found)
+        self.ended = total
         if double:
             by_trainer = not self._in_the_rows()
             ends = all(int(sample.ids[i]) in self.subject.stops for sample, i in double)
@@ -110,6 +114,9 @@ class StopTokenTwiceInBatch(BatchRule):
             return 1
         tail = probes.tokenizer.backend.encode(text[text.rindex(ANSWER) :], add_special_tokens=False).ids
         return max(int(np.isin(tail, stops).sum()), 1)
+
+    def figure(self) -> Measurement:
+        return counted("supervised answers that end with two stop tokens", 0, self.ended)
 
 
 def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:

@@ -43,7 +43,10 @@ import numpy as np
 
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.answers import format_of, judged
+from truetune.checks.batch.needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -68,6 +71,21 @@ class TemplateNeverApplied(BatchRule):
             count=len(samples),
             total=len(samples),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+            return lacking
+        if self.subject.probes is None:
+            return NO_TOKENIZER
+        if not _markers(self.subject):
+            return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
+        kind = format_of(self.subject)
+        return Unmet("it is not known what the rows are") if kind is None else PLAIN_TEXT if kind == "text" else None
+
+    def figure(self) -> Measurement:
+        markers, samples = list(_markers(self.subject)), list(judged(self.subject))
+        marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
+        return counted("lines with a marker of the chat template", marked, len(samples))
 
 
 def _markers(audit: Audit) -> dict[int, str]:

@@ -44,7 +44,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.batch.answers import around, judged
+from truetune.checks.batch.needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 MANY = 0.01
@@ -73,3 +76,18 @@ class UnknownTokensSupervised(BatchRule):
                 count=len(places),
                 total=labels,
             )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+            return lacking
+        if self.subject.probes is None:
+            return NO_TOKENIZER
+        special = self.subject.probes.tokenizer.special
+        others = {special[name].id for name in ("bos", "eos", "pad") if name in special} | self.subject.stops
+        if "unk" not in special or special["unk"].id in others:
+            return Unmet("it is about an unknown token of its own, and the tokenizer has none")
+        return None
+
+    def figure(self) -> Measurement:
+        labels = sum(int(sample.supervised.sum()) for sample in judged(self.subject))
+        return counted("labels that are the unknown token", 0, labels)

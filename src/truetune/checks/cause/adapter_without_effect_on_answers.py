@@ -42,7 +42,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
+from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
 
 NONE, FEEBLE = 1e-6, 1e-3
 """Nats a token"""
@@ -51,6 +53,16 @@ NONE, FEEBLE = 1e-6, 1e-3
 class AdapterWithoutEffectOnAnswers(CauseRule):
     code = "TT944"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.kind != "adapter":
+            return Unmet("it is about adapters")
+        return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
+
+    def figure(self) -> str:
+        effect = self.subject.effect
+        assert effect is not None
+        return f"the adapter changes {effect.tokens:,} tokens of the references by {effect.difference:.2g} nats each"
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect

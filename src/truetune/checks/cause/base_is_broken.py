@@ -41,6 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.answers.seen import Count, cases
 from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.generation.looks import Sample, Watched
 
@@ -52,6 +53,20 @@ LEAST = 4
 class BaseIsBroken(CauseRule):
     code = "TT949"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.base is None or not self.subject.base.looks:
+            return Unmet("the base was asked nothing", "name it with --base")
+        count = len(self.subject.base.looks[-1].samples)
+        return (
+            Unmet(f"the base gave {count:,} answers, and it takes {LEAST}", "ask more (-n)") if count < LEAST else None
+        )
+
+    def figure(self) -> str:
+        base = self.subject.base
+        assert base is not None
+        mine = _counted(self.subject.watched)
+        return f"{_counted(base)} answers of the base are garbage or empty, and {mine} of the model's"
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.base is None:

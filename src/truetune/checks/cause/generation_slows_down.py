@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.generation.pace import Pace
 
@@ -51,6 +52,20 @@ LEAST = 0.005
 class GenerationSlowsDown(CauseRule):
     code = "TT980"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        return (
+            Unmet("no answer was timed", "leave --backend out: transformers is timed")
+            if self.subject.pace is None
+            else None
+        )
+
+    def figure(self) -> str:
+        pace = self.subject.pace
+        assert pace is not None
+        near, far = pace.lengths
+        times = f"{_time(pace.short)} behind {near} tokens and {_time(pace.long)} behind {far}"
+        return f"a token takes {times}, on {pace.device}"
 
     def findings(self) -> Iterator[Finding]:
         pace = self.subject.pace

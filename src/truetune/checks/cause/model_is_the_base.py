@@ -44,7 +44,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
+from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
 
 SAME = 1e-6
 """Nats a token"""
@@ -53,6 +55,16 @@ SAME = 1e-6
 class ModelIsTheBase(CauseRule):
     code = "TT947"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.kind == "adapter":
+            return Unmet("it is about whole models")
+        return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
+
+    def figure(self) -> str:
+        effect = self.subject.effect
+        assert effect is not None
+        return f"{effect.tokens:,} tokens of the references differ from the base's by {effect.difference:.2g} nats each"
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect

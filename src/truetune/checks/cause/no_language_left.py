@@ -42,6 +42,7 @@ from math import isfinite
 
 from truetune.checks.cause.symptoms import MANY
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
 MOST = 7.0
@@ -51,6 +52,20 @@ MOST = 7.0
 class NoLanguageLeft(CauseRule):
     code = "TT950"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        surprise = self.subject.surprise
+        if surprise is None:
+            return Unmet(
+                "log-probabilities of references are not told", "ask rows with references, and the model's files"
+            )
+        if surprise > MOST:
+            return Unmet(f"the references have {surprise:.3g} nats a token, and the answers are text: they may be of "
+                         "another task", "name rows of its own task (--data)")  # fmt: skip
+        return None
+
+    def figure(self) -> str:
+        return f"the reference answers have {self.subject.surprise:.3g} nats a token; chance has about 11"
 
     def findings(self) -> Iterator[Finding]:
         surprise = self.subject.surprise

@@ -44,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import CauseRule
 
@@ -54,6 +55,18 @@ ROUNDING = 0.5
 class PaddedBatchAnswersOtherwise(CauseRule):
     code = "TT946"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.alone:
+            return Unmet("no prompt was asked alone", "leave --backend out: transformers is asked so")
+        untold = sum(one.nats is None for one in self.subject.parted)
+        return Unmet(f"{untold:,} answers differ alone, by how much is not told") if untold else None
+
+    def figure(self) -> str:
+        worst = max((one.nats or 0.0 for one in self.subject.parted), default=0.0)
+        return (
+            f"{len(self.subject.parted):,} of {self.subject.alone:,} answers differ alone, by {worst:.2g} nats at most"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = [one for one in self.subject.parted if one.nats is not None and one.nats > ROUNDING]

@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
 FILE = "contract.json"
@@ -48,6 +49,17 @@ FILE = "contract.json"
 class PromptIsNotTheTrainedOne(CauseRule):
     code = "TT943"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        known = (
+            None
+            if self.subject.contract
+            else Unmet("there is no contract.json of its training", "train with truetune train")
+        )
+        return known
+
+    def figure(self) -> str:
+        return "0 of the prompts in contract.json come out otherwise"
 
     def findings(self) -> Iterator[Finding]:
         broken = sorted(self.subject.prompts, key=lambda text: ": " not in text)

@@ -24,6 +24,8 @@ def tried(found: Inquest) -> Iterator[str]:
         yield "the references with and without the training"
     elif found.surprise is not None:
         yield "the references under the model"
+    if found.cooler is not None:
+        yield "the same prompts, asked greedily"
     if found.alone:
         yield "prompts alone, out of their batch"
     if found.folder is not None:

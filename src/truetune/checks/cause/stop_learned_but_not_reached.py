@@ -8,7 +8,7 @@ token is served, and behind the reference answer its probability is 0.5 or more.
 ## Why it is bad
 
 The stop token was learned, so the labels are right. What fails is the way there: the answer loops, or is much longer
-than those of the data. More training on the same labels does not mend that.
+than those of the data. More training on the same labels does not repair that.
 
 ## Example
 
@@ -43,8 +43,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.answers.seen import cases
-from truetune.checks.cause.symptoms import endless, told
+from truetune.checks.cause.symptoms import UNTOLD_STOPPING, endless, stopping_told, told
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
 LEARNED = 0.5
@@ -53,6 +54,17 @@ LEARNED = 0.5
 class StopLearnedButNotReached(CauseRule):
     code = "TT948"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if endless(self.subject) is None:
+            return None
+        if self.subject.stopping is None:
+            return UNTOLD_STOPPING
+        lost = set(self.subject.trained) - set(self.subject.served)
+        return Unmet("a trained stop token is not served, which trained-stop-not-served is about") if lost else None
+
+    def figure(self) -> str:
+        return stopping_told(self.subject)
 
     def findings(self) -> Iterator[Finding]:
         found, mine = self.subject, self.subject.stopping

@@ -51,8 +51,9 @@ from collections.abc import Iterator
 
 from truetune.checks.answers.seen import cases
 from truetune.checks.cause.rivals import learned_nothing
-from truetune.checks.cause.symptoms import all_cut, endless, told
+from truetune.checks.cause.symptoms import UNTOLD_STOPPING, all_cut, endless, stopping_told, told
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
 LEARNED, NEVER = 0.5, 0.05
@@ -63,6 +64,21 @@ RAISED = 10
 class StoppingNeverLearned(CauseRule):
     code = "TT941"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        found = self.subject
+        if not (endless(found) or all_cut(found)):
+            return None
+        if not found.trained:
+            return Unmet("no stop token is known to be trained", "ask rows with references, or a run of truetune train")
+        if found.stopping is None:
+            return UNTOLD_STOPPING
+        if found.stopping.probability >= LEARNED or not learned_nothing(found):
+            return None
+        return Unmet("the model babbles and does not know the references either: no single token is what it lacks")
+
+    def figure(self) -> str:
+        return stopping_told(self.subject)
 
     def findings(self) -> Iterator[Finding]:
         found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from truetune.checks.answers.seen import Seen, counted, fits
+from truetune.checks.judgement import Unmet
 from truetune.generation.inquest import Inquest, Stopping
 from truetune.generation.looks import Sample
 
+UNTOLD_STOPPING = Unmet("P(stop) is not told", "ask rows with references, and the model's files")
 MANY = 0.5
 """A share of the answers that is a failure"""
 
@@ -26,3 +28,11 @@ def all_cut(found: Inquest) -> tuple[Sample, ...]:
 def told(stopping: Stopping) -> str:
     """`1.7e-05 (rank 812)`"""
     return f"{stopping.probability:.2g}" + (f" (rank {stopping.rank + 1:,})" if stopping.rank >= 0 else "")
+
+
+def stopping_told(found: Inquest) -> str:
+    """How many answers do not stop, and the probability of a stop behind the references."""
+    samples = found.watched.looks[-1].samples if found.watched.looks else ()
+    cut = sum(not sample.scores.stopped for sample in samples)
+    behind = "" if found.stopping is None else f"; P(stop) behind the references is {told(found.stopping)}"
+    return f"{cut:,} of {len(samples):,} answers do not stop by themselves{behind}"

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.answers.seen import cases
 from truetune.checks.cause.symptoms import endless, told
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.generation.looks import Sample
 
@@ -56,6 +57,21 @@ LIKELY = 0.5
 class TrainedStopNotServed(CauseRule):
     code = "TT942"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.trained:
+            return None
+        return Unmet("no stop token is known to be trained", "ask rows with references, or a run of truetune train")
+
+    def figure(self) -> str:
+        found = self.subject
+        served = sum(token in found.served for token in found.trained)
+        samples = found.watched.looks[-1].samples
+        written = sum(map(self._written, samples))
+        return (
+            f"{served:,} of {len(found.trained):,} trained stop tokens are served; an unserved one stands in "
+            f"{written:,} of {len(samples):,} answers"
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

@@ -41,7 +41,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
+from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
 
 WORSE = 1.0
 """Nats a token"""
@@ -52,6 +54,14 @@ SURE = 2.4
 class WorseThanItsBase(CauseRule):
     code = "TT945"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None
+
+    def figure(self) -> str:
+        effect = self.subject.effect
+        assert effect is not None
+        return f"the references have {-effect.model:.3g} nats a token, {-effect.base:.3g} under the base"
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect

@@ -35,8 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checkpoint.adapter import PAIRS, low_rank
+from truetune.checkpoint.safetensors import Tensor
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import BROKEN
 
 SMALL = 1024
 """Bytes: a pickle of no tensors has about 440."""
@@ -46,6 +49,29 @@ REMEDY = "save with model.save_pretrained after training, without an override of
 class AdapterFileEmpty(CheckpointRule):
     code = "TT903"
     severity = "error"
+    kind = "adapter"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.faults:
+            return BROKEN
+        if not self.subject.tensors:
+            return Unmet("the weights are a pickle, which is not opened", "save them as safetensors")
+        return None if self._pairs() else Unmet("no tensor of it is of a low-rank pair")
+
+    def figure(self) -> str:
+        return f"lora_A or lora_B is zero in 0 of {len(self._pairs()):,} adapted modules"
+
+    def _pairs(self) -> list[tuple[str, list[Tensor]]]:
+        """The module and the tensors of each pair."""
+        return [
+            (module, [part for name in pair if (part := parts.get(name)) is not None])
+            for module, parts in low_rank(self.subject.tensors).items()
+            for pair in PAIRS
+            if any(name in parts for name in pair)
+        ]
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -61,12 +87,7 @@ class AdapterFileEmpty(CheckpointRule):
 
     def _zero(self) -> Iterator[Finding]:
         values = self.subject.values
-        pairs = [
-            (module, [part for name in pair if (part := parts.get(name)) is not None])
-            for module, parts in low_rank(self.subject.tensors).items()
-            for pair in PAIRS
-            if any(name in parts for name in pair)
-        ]
+        pairs = self._pairs()
         dead = [
             (module, tensor)
             for module, tensors in pairs

@@ -40,7 +40,9 @@ from collections.abc import Iterator
 from truetune.checkpoint.adapter import PREFIX, Piece, modules, pieces
 from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NOT_LORA
 
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
 PARTS = ("vision_config", "text_config", "audio_config")
@@ -49,6 +51,17 @@ PARTS = ("vision_config", "text_config", "audio_config")
 class AdapterKeysDoNotMatch(CheckpointRule):
     code = "TT906"
     severity = "error"
+    kind = "adapter"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        return NOT_LORA if self.subject.adapter_config.get("peft_type", "LORA") != "LORA" else None
+
+    def figure(self) -> str:
+        count, base = len(pieces(self.subject.tensors)), self.subject.base
+        against = f", with modules of {base.folder.name}" if base is not None else "; no base was compared"
+        return f"{count:,} of {count:,} tensors have names as peft loads them{against}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

@@ -55,6 +55,17 @@ ALIKE = 0.5
 class AdapterOnAnotherBase(CheckpointRule):
     code = "TT909"
     severity = "error"
+    kind = "adapter"
+    compares = True
+    opens = False
+
+    def figure(self) -> str:
+        base = self.subject.base
+        assert base is not None
+        pairs = low_rank(self.subject.tensors)
+        sized = sum(f"{module}.weight" in base.tensors for module in pairs)
+        record = "" if self.subject.has(FILE) else "; no digests of the base were recorded"
+        return f"{sized:,} of {len(pairs):,} adapted modules have the sizes of {base.folder.name}{record}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

@@ -33,12 +33,29 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.adapter import low_rank
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NOT_LORA
 
 
 class AdapterRankDiffers(CheckpointRule):
     code = "TT908"
     severity = "error"
+    kind = "adapter"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        config = self.subject.adapter_config
+        if config.get("peft_type") != "LORA":
+            return NOT_LORA
+        if type(config.get("r")) is not int:
+            return Unmet("adapter_config.json names no rank", "write r into adapter_config.json")
+        return None if low_rank(self.subject.tensors) else Unmet("no tensor of it is of a low-rank pair")
+
+    def figure(self) -> str:
+        count = len(low_rank(self.subject.tensors))
+        return f"{count:,} of {count:,} modules have a rank of adapter_config.json ({self.subject.adapter_config['r']})"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.adapter_config

@@ -50,23 +50,48 @@ from truetune.checkpoint.merged import is_merge
 from truetune.checkpoint.octaves import cliff, octaves
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import MERGED
 
 
 class Bf16UpdatesRoundedAway(CheckpointRule):
     code = "TT919"
     severity = "warning"
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if is_merge(self.subject.moved):
+            return MERGED
+        if not self._stored():
+            return Unmet("no bfloat16 matrix of the base moved")
+        few = len(octaves(self.subject, self._matrices())) < 2
+        return Unmet("too few values to sort them by their size") if self._matrices() and few else None
+
+    def figure(self) -> str:
+        shares = [octave.moved for octave in octaves(self.subject, self._matrices())]
+        if not shares:
+            return f"every value of {len(self._stored()):,} bfloat16 matrices moved"
+        return f"of the smallest values {shares[0]:.0%} moved, of the largest {shares[-1]:.0%}, and there is no cliff"
+
+    def _stored(self) -> list[str]:
+        """Matrices that the base holds in bfloat16 and that moved."""
+        base, moved = self.subject.base, self.subject.moved
+        stored = {n: t for n, t in base.tensors.items() if t.dtype == "BF16"} if base is not None else {}
+        return [n for n, m in moved.items() if m.same < m.seen and n in stored and len(stored[n].shape) > 1]
+
+    def _matrices(self) -> list[str]:
+        """Those of which some values moved and others did not."""
+        return [name for name in self._stored() if self.subject.moved[name].same]
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base
         if found.kind != "model" or base is None or is_merge(found.moved):
             return
-        stored = {name: tensor for name, tensor in base.tensors.items() if tensor.dtype == "BF16"}
-        matrices = [
-            name
-            for name, m in found.moved.items()
-            if 0 < m.same < m.seen and name in stored and len(stored[name].shape) > 1
-        ]
+        matrices = self._matrices()
         seen = octaves(found, matrices)
         edge = cliff(seen)
         if edge is None:

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
 from truetune.render.folder import read_templates
@@ -49,6 +50,22 @@ JINJA = "chat_template.jinja"
 class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
     code = "TT921"
     severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        found, base = self.subject, self.subject.base
+        mine, theirs = _templates(found), _templates(base) if base is not None else {}
+        if mine is None or theirs is None:
+            return Unmet("the chat template can't be read, which the rules on tokenizers are about")
+        if base is None and not _trained(found):
+            return Unmet("there is no base and no record of the training to compare it with", "name --base")
+        return None if mine or theirs or _trained(found) else Unmet("neither it nor its base has a chat template")
+
+    def figure(self) -> str:
+        mine, trained = _templates(self.subject) or {}, _trained(self.subject)
+        if not mine:
+            return "0 templates of its own: the base's holds"
+        return f"{len(mine):,} templates, as {'in the record of the training' if trained else 'the base has them'}"
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base

@@ -33,8 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import RUN, WHOLE, fault_of, step_of
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 REMEDY = "start the same command again: the run continues from its last whole checkpoint"
@@ -43,6 +45,19 @@ REMEDY = "start the same command again: the run continues from its last whole ch
 class CheckpointNotWhole(CheckpointRule):
     code = "TT930"
     severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        found = self.subject
+        if found.has(WHOLE) or (found.has(RUN) and found.run):
+            return None
+        return Unmet("no whole.json and no run.json says what it should hold", "train with truetune train, which does")
+
+    def figure(self) -> str:
+        files = (read_object(self.subject.folder / WHOLE, []) or {}).get("files")
+        if isinstance(files, dict):
+            return f"{len(files):,} of {len(files):,} files are as whole.json says"
+        return f"the run is {self.subject.run.get('status')}"
 
     def findings(self) -> Iterator[Finding]:
         found, numbered = self.subject, step_of(self.subject.folder) is not None

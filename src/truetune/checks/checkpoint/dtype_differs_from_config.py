@@ -40,6 +40,7 @@ from collections.abc import Iterator
 from truetune.checkpoint.bits import PLAIN
 from truetune.checks.checkpoint.architecture import setting
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -48,15 +49,40 @@ NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16
 class DtypeDiffersFromConfig(CheckpointRule):
     code = "TT914"
     severity = "warning"
+    kind = "model"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = self.subject
+        if found.config.get("quantization_config"):
+            return Unmet("the model is quantized")
+        if self._wanted() is None:
+            return Unmet("config.json names no dtype that is known", "write dtype into config.json")
+        return None if self._stored() else Unmet("no tensor is stored as plain numbers")
+
+    def figure(self) -> str:
+        counts = self._stored()
+        (dtype, count), *_ = counts.most_common(1)
+        return f"{count / counts.total():.0%} of the values are {dtype}, as config.json says"
+
+    def _wanted(self) -> str | None:
+        """What config.json says, as safetensors spells it."""
+        said = setting(self.subject.config, "dtype", "torch_dtype")
+        return NAMES.get(said.removeprefix("torch.")) if isinstance(said, str) else None
+
+    def _stored(self) -> Counter[str]:
+        """Values by format."""
+        counts: Counter[str] = Counter()
+        for tensor in self.subject.tensors.values():
+            if tensor.dtype in PLAIN:
+                counts[tensor.dtype] += tensor.items
+        return counts
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         said = setting(found.config, "dtype", "torch_dtype")
-        wanted = NAMES.get(said.removeprefix("torch.")) if isinstance(said, str) else None
-        counts: Counter[str] = Counter()
-        for tensor in found.tensors.values():
-            if tensor.dtype in PLAIN:
-                counts[tensor.dtype] += tensor.items
+        wanted, counts = self._wanted(), self._stored()
         if found.kind != "model" or not wanted or not counts or found.config.get("quantization_config"):
             return
         (dtype, count), *_ = counts.most_common(1)

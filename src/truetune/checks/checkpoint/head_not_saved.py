@@ -39,7 +39,9 @@ from truetune.checkpoint.embedding import HEADS as OF_TOKENS
 from truetune.checks.checkpoint.architecture import architectures
 from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import BROKEN
 
 HEADS = {
     "SEQ_CLS": ("classifier", "score"),
@@ -60,6 +62,25 @@ REWARD = {"mean_reward", "margin"}
 class HeadNotSaved(CheckpointRule):
     code = "TT910"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.faults:
+            return BROKEN
+        return None if self._named() else Unmet("nothing names a head besides that over the vocabulary")
+
+    def figure(self) -> str:
+        return f"there is a tensor for each of {len(self._named()):,} names: {', '.join(self._named()[:4])}"
+
+    def _named(self) -> list[str]:
+        """What names a head: modules to save, the task, the class of the model."""
+        config = self.subject.adapter_config
+        listed, task, mapping = config.get("modules_to_save"), config.get("task_type"), config.get("auto_mapping")
+        saved_too = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+        classes = [*architectures(self.subject.config), str((mapping or {}).get("base_model_class"))]
+        heads = [name for name in classes if name.endswith(tuple(ENDINGS))]
+        return [*saved_too, *([task] if task in HEADS else []), *heads, *(["rewards"] if self._rewards() else [])]
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

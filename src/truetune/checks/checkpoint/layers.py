@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 NAMES = ("layers", "layer", "blocks", "block", "h")
 """What models call their stacks; other numbers count the parts of a small sequence, which may leave some out"""
+NUMBER = re.compile(r"\.(\d+)\.")
 LONGEST = 5
 """Digits of a layer's number"""
 
@@ -53,3 +55,22 @@ def inside(name: str) -> str:
 def layer_of(name: str) -> int | None:
     """The number of the layer that a name stands in"""
     return next((int(part) for part in name.split(".") if part.isdecimal() and len(part) <= LONGEST), None)
+
+
+def are_whole(moved: set[str], names: set[str]) -> bool:
+    """Are those that moved all tensors of some kinds, or of some layers, and more than one tensor?"""
+    if len(moved) < 2 or not any(NUMBER.search(name) for name in moved):
+        return False
+    kinds = {NUMBER.sub(".*.", name) for name in moved}
+    layers = {match[0] for name in moved if (match := NUMBER.search(name))}
+    by_kind = all(name in moved for name in names if NUMBER.sub(".*.", name) in kinds)
+    by_layer = all(name in moved for name in names if (match := NUMBER.search(name)) and match[0] in layers)
+    return by_kind or by_layer
+
+
+def are_targets(moved: set[str], names: set[str]) -> bool:
+    """Are they all tensors of some kinds in some layers, more than one: the targets of an adapter?"""
+    kinds = {NUMBER.sub(".*.", name) for name in moved}
+    layers = {match[0] for name in moved if (match := NUMBER.search(name))}
+    grid = {n for n in names if NUMBER.sub(".*.", n) in kinds and (match := NUMBER.search(n)) and match[0] in layers}
+    return len(moved) > 1 and grid == moved

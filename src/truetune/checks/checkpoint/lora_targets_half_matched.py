@@ -35,7 +35,9 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.adapter import ends_with, low_rank, modules, saved
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NOT_LORA
 
 WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
 """Alternatives of a pattern: (q_proj|v_proj)"""
@@ -45,6 +47,27 @@ LONGEST = 10_000
 class LoraTargetsHalfMatched(CheckpointRule):
     code = "TT907"
     severity = "warning"
+    kind = "adapter"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.adapter_config.get("peft_type", "LORA") != "LORA":
+            return NOT_LORA
+        if not low_rank(self.subject.tensors):
+            return Unmet("no tensor of it is of a low-rank pair")
+        return None if self._words() else Unmet("target_modules names no module by itself")
+
+    def figure(self) -> str:
+        count, modules = len(self._words()), len(low_rank(self.subject.tensors))
+        return f"{count:,} of {count:,} target_modules have tensors, in {modules:,} modules"
+
+    def _words(self) -> list[str]:
+        """The names in target_modules; of a pattern, its alternatives."""
+        targets = self.subject.adapter_config.get("target_modules")
+        if isinstance(targets, str):
+            return [word for group in WORDS.findall(targets[:LONGEST]) for word in group.split("|")]
+        return [target for target in targets if isinstance(target, str)] if isinstance(targets, list) else []
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
@@ -52,12 +75,11 @@ class LoraTargetsHalfMatched(CheckpointRule):
         if found.kind != "adapter" or not adapted or found.adapter_config.get("peft_type", "LORA") != "LORA":
             return
         targets = found.adapter_config.get("target_modules")
+        words = self._words()
         if isinstance(targets, str):
-            words = [word for group in WORDS.findall(targets[:LONGEST]) for word in group.split("|")]
             parts = {part for module in adapted for part in module.split(".")}
             lost = [word for word in words if word not in parts and word != targets]
         else:
-            words = [t for t in targets if isinstance(t, str)] if isinstance(targets, list) else []
             whole = modules(saved(found.tensors))
             lost = [t for t in words if not any(ends_with(module, t) for module in (*adapted, *whole))]
         if not lost:

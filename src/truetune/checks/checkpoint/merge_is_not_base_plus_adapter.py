@@ -43,6 +43,7 @@ from collections.abc import Iterator, Sequence
 from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.movement import Kept, Movement
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 LEAST = 0.05
@@ -58,6 +59,22 @@ REMEDY = "merge again in float32, with the adapter_config.json that was saved wi
 class MergeIsNotBasePlusAdapter(CheckpointRule):
     code = "TT928"
     severity = "error"
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.adapter is not None:
+            return None
+        return Unmet("the adapter that was merged is not named", "name it with truetune movement --adapter")
+
+    def figure(self) -> str:
+        tensors = [t for t in self.subject.manifest.tensors if t.merged]
+        whole = self.subject.manifest.merged
+        return f"{len(tensors):,} tensors are base plus adapter" + (
+            f"; {whole.kept:.1%} of the adapter's change is there" if whole else ""
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

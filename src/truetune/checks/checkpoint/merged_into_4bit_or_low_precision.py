@@ -51,6 +51,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.merged import BLOCK, at_peaks, four_bit, is_merge
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 LOST = 0.5
@@ -67,6 +68,20 @@ REMEDY = "merge in float32 into the unquantized base that the adapter was traine
 class MergedInto4bitOrLowPrecision(CheckpointRule):
     code = "TT915"
     severity = "warning"
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        return None if self.subject.moved else Unmet("no tensor can be compared with the base's")
+
+    def figure(self) -> str:
+        found = self.subject
+        changed = [m for m in found.moved.values() if m.same < m.seen]
+        same, seen = sum(m.same for m in changed), sum(m.seen for m in changed)
+        kept = f"{same / max(1, seen):.0%} of the values in the {len(changed):,} tensors that moved are the base's"
+        return kept if is_merge(found.moved) else f"no sign of a merge; {kept}"
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base

@@ -2,9 +2,9 @@
 
 ## What it does
 Compares the tensors with the base's. It fires where half of them or more are the same, while others moved; but not
-where that was meant: an adapter was merged (only matrices inside the layers moved, while the embedding and all norms
-stayed), the record of the run names an adapter or frozen layers, only rows of new tokens moved, or norms alone stayed.
-It is a note where the tensors that moved are all those of one kind or of whole layers, as layers are frozen on purpose.
+where that was meant: an adapter was merged (of the layers all of some kinds moved, and no embedding or norm), the
+record of the run names an adapter or frozen layers, only rows of new tokens moved, or norms alone stayed. It is a note
+where the tensors that moved are all those of one kind or of whole layers, as layers are frozen on purpose.
 
 ## Why it is bad
 The loss of such a run falls, for what moved learns what it can. The rest was frozen by a setting that nobody meant,
@@ -58,16 +58,16 @@ optimizer, before the next run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from truetune.checkpoint.embedding import EMBEDDINGS, HEADS
 from truetune.checkpoint.merged import is_merge
+from truetune.checks.checkpoint.layers import are_targets, are_whole
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 MOST = 0.5
-LAYER = re.compile(r"\.(\d+)\.")
 FROZEN = ("lora", "adapter", "peft_config", "freeze", "frozen", "unfrozen_parameters", "trainable")
 """Settings of a run that leave weights as they are"""
 
@@ -75,17 +75,39 @@ FROZEN = ("lora", "adapter", "peft_config", "freeze", "frozen", "unfrozen_parame
 class MostWeightsNeverMoved(CheckpointRule):
     code = "TT934"
     severity = "warning"
+    moot_where = ("bf16-updates-rounded-away",)
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        moved = self._moved()
+        if not self.subject.moved:
+            return Unmet("no tensor can be compared with the base's")
+        if not moved:
+            return Unmet("no tensor moved, which weights-equal-the-base is about")
+        if len(self.subject.moved) - len(moved) < MOST * len(self.subject.moved) or not self._is_meant():
+            return None
+        return Unmet(f"{len(moved):,} of {len(self.subject.moved):,} tensors moved, which an adapter, frozen layers or "
+                     "new tokens explain")  # fmt: skip
+
+    def figure(self) -> str:
+        return f"{len(self._moved()):,} of {len(self.subject.moved):,} tensors moved"
+
+    def _moved(self) -> set[str]:
+        return {name for name, m in self.subject.moved.items() if m.same < m.seen}
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         if found.kind != "model" or found.base is None or self._is_meant():
             return
-        moved = {name for name, m in found.moved.items() if m.same < m.seen}
+        moved = self._moved()
         still = found.moved.keys() - moved
         matrices = [name for name in still if len(found.tensors[name].shape) > 1]
         if not moved or not matrices or len(still) < MOST * len(found.moved):
             return
-        whole = _is_whole(moved, set(found.moved))
+        whole = are_whole(moved, set(found.moved))
         yield self.finding(
             f"{len(still):,} of {len(found.moved):,} tensors equal those of {found.base.folder.name} bit by bit, while "
             f"{len(moved):,} moved",
@@ -104,18 +126,9 @@ class MostWeightsNeverMoved(CheckpointRule):
         settings = found.run.get("settings")
         training = settings.get("training") if isinstance(settings, dict) else None
         named = training if isinstance(training, dict) else {}
-        if found.adapter is not None or is_merge(found.moved) or any(named.get(name) for name in FROZEN):
+        moved = self._moved()
+        if found.adapter is not None or any(named.get(name) for name in FROZEN):
             return True
-        moved = [name for name, m in found.moved.items() if m.same < m.seen]
+        if is_merge(found.moved) and are_targets(moved, set(found.moved)):
+            return True
         return found.new_tokens is not None and all(name.endswith((*EMBEDDINGS, *HEADS)) for name in moved)
-
-
-def _is_whole(moved: set[str], names: set[str]) -> bool:
-    """Are those that moved all tensors of some kinds, or of some layers, and more than one tensor?"""
-    if len(moved) < 2 or not any(LAYER.search(name) for name in moved):
-        return False
-    kinds = {LAYER.sub(".*.", name) for name in moved}
-    layers = {match[0] for name in moved if (match := LAYER.search(name))}
-    by_kind = all(name in moved for name in names if LAYER.sub(".*.", name) in kinds)
-    by_layer = all(name in moved for name in names if (match := LAYER.search(name)) and match[0] in layers)
-    return by_kind or by_layer

@@ -21,7 +21,7 @@ llama: 2
 ```
 
 ## Fix safety
-The weights can't be mended. Go back to an earlier checkpoint, and find the step at which the gradient became NaN (a
+The weights can't be repaired. Go back to an earlier checkpoint, and find the step at which the gradient became NaN (a
 row without a label, fp16, a learning rate that is too high).
 
 ## References
@@ -33,12 +33,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NO_VALUES
 
 
 class NanInWeights(CheckpointRule):
     code = "TT917"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or (None if self.subject.values else NO_VALUES)
+
+    def figure(self) -> str:
+        values = self.subject.values.values()
+        seen, odd = sum(v.seen for v in values), sum(v.nan + v.inf for v in values)
+        return f"{odd:,} of {seen:,} values in {len(self.subject.values):,} tensors are not finite"
 
     def findings(self) -> Iterator[Finding]:
         bad = {

@@ -53,23 +53,44 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.checkpoint.new_tokens import TINY, added
+from truetune.checks.checkpoint.new_tokens import TINY, Added, added, why_none
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 
 class NewTokenLandsInPaddedRow(CheckpointRule):
     code = "TT912"
     severity = "warning"
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        new = added(self.subject)
+        if new is None:
+            return why_none(self.subject)
+        if self._left_over(new) is None:
+            return Unmet("no embedding of the same width is in both")
+        return None if len(self._left_over(new) or ()) else Unmet("no new token has a row that the base has")
+
+    def figure(self) -> str:
+        new = added(self.subject)
+        ids = self._left_over(new) if new is not None else None
+        return f"{len(ids or ()):,} new tokens stand on rows that the base left over, and their rows were trained"
+
+    def _left_over(self, new: Added) -> list[int] | None:
+        """New ids on rows of the base; None where the rows can't be compared."""
+        if new.rows is None or new.base_rows is None or new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]:
+            return None
+        return [id for id in new.in_rows(new.rows).tolist() if id < len(new.base_rows)]
 
     def findings(self) -> Iterator[Finding]:
         new = added(self.subject)
         if new is None or self.subject.kind != "model" or new.rows is None or new.base_rows is None:
             return
-        if new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]:
-            return
-        ids = new.in_rows(new.rows)
-        ids = ids[ids < len(new.base_rows)]
+        ids = np.array(self._left_over(new) or (), dtype=np.int64)
         if not len(ids):
             return
         rows, before, median = new.rows.rows(ids), new.base_rows.rows(ids), new.median()

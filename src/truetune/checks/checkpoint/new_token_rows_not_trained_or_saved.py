@@ -46,8 +46,9 @@ from hashlib import blake2b
 
 import numpy as np
 
-from truetune.checks.checkpoint.new_tokens import TINY, Added, added, trained_ids
+from truetune.checks.checkpoint.new_tokens import TINY, Added, added, trained_ids, why_none
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 REMEDY = "train and save their rows: trainable_token_indices, or modules_to_save with embed_tokens and lm_head"
@@ -56,6 +57,22 @@ REMEDY = "train and save their rows: trainable_token_indices, or modules_to_save
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     code = "TT911"
     severity = "error"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        new = added(self.subject)
+        if new is None:
+            return why_none(self.subject)
+        if self.subject.kind == "model" and new.rows is None:
+            return Unmet("the model holds no embedding")
+        return None
+
+    def figure(self) -> str:
+        new = added(self.subject)
+        count = len(new.ids) if new is not None else 0
+        return f"{count:,} of {count:,} new tokens have a row that was trained or can be"
 
     def findings(self) -> Iterator[Finding]:
         new = added(self.subject)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from truetune.checkpoint.adapter import pieces
 from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.embedding import EMBEDDINGS, Matrix, embedding
+from truetune.checks.judgement import Unmet
+from truetune.checks.unmet import BROKEN
 
 SAMPLE = 1000
 TINY = 1e-3
@@ -67,3 +69,12 @@ def trained_ids(found: Checkpoint) -> set[int] | None:
     listed = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
     there = any(name.part == "trainable_tokens_delta" for name in names)
     return {id for ids in listed if isinstance(ids, list) for id in ids if type(id) is int} if there else set()
+
+
+def why_none(found: Checkpoint) -> Unmet:
+    """Why there are no new tokens to look at."""
+    if found.faults:
+        return BROKEN
+    if found.new_tokens is None:
+        return Unmet("its tokenizer and that of the base are not both there", "put tokenizer.json beside the weights")
+    return Unmet("its tokenizer has no token that the base's lacks")

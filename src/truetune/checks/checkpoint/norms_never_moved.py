@@ -50,7 +50,9 @@ from collections.abc import Iterator
 from truetune.checkpoint.merged import is_merge
 from truetune.checkpoint.octaves import cliff, octaves
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import MERGED
 
 NEARLY_ALL = 0.9
 NAMES = ("norm", "ln_")
@@ -59,18 +61,34 @@ NAMES = ("norm", "ln_")
 class NormsNeverMoved(CheckpointRule):
     code = "TT927"
     severity = "warning"
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if is_merge(self.subject.moved):
+            return MERGED
+        return None if self._norms() else Unmet("the base holds no norm in bfloat16 that can be compared")
+
+    def figure(self) -> str:
+        found, norms = self.subject, self._norms()
+        moved = sum(found.moved[name].same < found.moved[name].seen for name in norms)
+        every = sum(m.same < m.seen for m in found.moved.values())
+        return f"{moved:,} of {len(norms):,} norms moved, and {every:,} of all {len(found.moved):,} tensors"
+
+    def _norms(self) -> list[str]:
+        """Norms that the base holds in bfloat16."""
+        base = self.subject.base
+        tensors = base.tensors if base is not None else {}
+        named = (name for name in self.subject.moved if any(part in name.lower() for part in NAMES))
+        return [name for name in named if tensors[name].dtype == "BF16" and len(tensors[name].shape) == 1]
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base
         if found.kind != "model" or base is None or is_merge(found.moved):
             return
-        norms = [
-            name
-            for name in found.moved
-            if base.tensors[name].dtype == "BF16"
-            and len(base.tensors[name].shape) == 1
-            and any(part in name.lower() for part in NAMES)
-        ]
+        norms = self._norms()
         matrices = [name for name in found.moved if len(base.tensors[name].shape) > 1]
         moved = [name for name in matrices if found.moved[name].same < found.moved[name].seen]
         still = all(found.moved[name].same == found.moved[name].seen for name in norms)

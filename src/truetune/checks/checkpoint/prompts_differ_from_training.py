@@ -42,10 +42,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import CONTRACT, step_of
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TruetuneError
 from truetune.render.served import verify
@@ -56,13 +58,33 @@ TOKENIZER = "tokenizer.json"
 class PromptsDifferFromTraining(CheckpointRule):
     code = "TT932"
     severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if self._contract() is None:
+            return Unmet("there is no contract.json of the training", "train with truetune train, which writes it")
+        if self._served() is None:
+            return Unmet("there is no tokenizer to make the prompts with", "put tokenizer.json beside the weights")
+        return None
+
+    def figure(self) -> str:
+        prompts = (self._contract() or {}).get("prompts")
+        count = len(prompts) if isinstance(prompts, list) else 0
+        return f"{count:,} of {count:,} recorded prompts come out the same"
+
+    def _contract(self) -> dict[str, Any] | None:
+        folder = self.subject.folder
+        return read_object((folder.resolve().parent if step_of(folder) is not None else folder) / CONTRACT, [])
+
+    def _served(self) -> Path | None:
+        """The folder whose tokenizer is served: its own, else the base's."""
+        found, base = self.subject, self.subject.base
+        served = found.folder if found.has(TOKENIZER) else base.folder if base is not None else None
+        return served if served is not None and (served / TOKENIZER).is_file() else None
 
     def findings(self) -> Iterator[Finding]:
-        found, base = self.subject, self.subject.base
-        place = found.folder.resolve().parent if step_of(found.folder) is not None else found.folder
-        contract = read_object(place / CONTRACT, [])
-        served = found.folder if found.has(TOKENIZER) else base.folder if base is not None else None
-        if contract is None or served is None or not (served / TOKENIZER).is_file():
+        contract, served = self._contract(), self._served()
+        if contract is None or served is None:
             return
         try:
             broken = verify(contract, served, model=self._defaults(served))

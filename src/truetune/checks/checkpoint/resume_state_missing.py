@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 STATE = {
@@ -51,12 +52,27 @@ NAME = re.compile(r"checkpoint-(\d{1,12})")
 class ResumeStateMissing(CheckpointRule):
     code = "TT925"
     severity = "warning"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if type(self.subject.trainer_state.get("global_step")) is not int:
+            return Unmet("it is no checkpoint to resume from: there is no trainer_state.json with a step")
+        numbered = NAME.fullmatch(self.subject.folder.resolve().name)
+        return None if numbered or len(self._lost()) < len(STATE) else Unmet("it is no folder checkpoint-N")
+
+    def figure(self) -> str:
+        return f"{', '.join(STATE)} of step {self.subject.trainer_state['global_step']:,} are there"
+
+    def _lost(self) -> list[str]:
+        """What is not there."""
+        folder = self.subject.folder
+        return [what for what, globs in STATE.items() if not any(any(folder.glob(glob)) for glob in globs)]
 
     def findings(self) -> Iterator[Finding]:
         folder, state = self.subject.folder, self.subject.trainer_state
         step, last = state.get("global_step"), state.get("max_steps")
         numbered = NAME.fullmatch(folder.resolve().name)
-        lost = [what for what, globs in STATE.items() if not any(any(folder.glob(glob)) for glob in globs)]
+        lost = self._lost()
         if not lost or type(step) is not int or (not numbered and len(lost) == len(STATE)):
             return
         ended = type(last) is int and step >= last > 0

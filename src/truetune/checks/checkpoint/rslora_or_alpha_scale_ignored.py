@@ -32,6 +32,7 @@ import math
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
@@ -40,6 +41,18 @@ KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
 class RsloraOrAlphaScaleIgnored(CheckpointRule):
     code = "TT924"
     severity = "info"
+    kind = "adapter"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        named = bool(self.subject.adapter_config)
+        return None if named else Unmet("there is no adapter_config.json", "put it beside the weights")
+
+    def figure(self) -> str:
+        config = self.subject.adapter_config
+        return f"lora_alpha {config.get('lora_alpha')} over r {config.get('r')}, as every engine reads it"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.adapter_config

@@ -33,7 +33,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NO_GENERATION_CONFIG
 
 NEUTRAL = {
     **{"do_sample": False, "temperature": 1.0, "top_p": 1.0, "top_k": 50, "min_p": 0.0, "typical_p": 1.0},
@@ -44,6 +46,14 @@ NEUTRAL = {
 class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     code = "TT923"
     severity = "info"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.generation_config else NO_GENERATION_CONFIG
+
+    def figure(self) -> str:
+        named = [name for name in NEUTRAL if self.subject.generation_config.get(name) is not None]
+        return f"it names {len(named):,} settings of sampling, each neutral"
 
     def findings(self) -> Iterator[Finding]:
         values = self.subject.generation_config

@@ -39,6 +39,7 @@ from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.files import read_object
 from truetune.checks.checkpoint.architecture import setting
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 NAMES = ("bos", "eos", "pad")
@@ -55,6 +56,27 @@ class Change(NamedTuple):
 class SpecialIdsRewrittenByTrainer(CheckpointRule):
     code = "TT920"
     severity = "warning"
+    compares = True
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        both = None if self._files() else Unmet("no file with special tokens stands in both folders")
+        return super().unmet() or both
+
+    def figure(self) -> str:
+        return f"BOS, EOS and pad are the base's in {', '.join(self._files())}"
+
+    def _files(self) -> list[str]:
+        """Files with special tokens that both have."""
+        found, base = self.subject, self.subject.base
+        if base is None:
+            return []
+        parts = {
+            "tokenizer_config.json": (_tokens(found), _tokens(base)),
+            "config.json": (found.config, base.config),
+            "generation_config.json": (found.generation_config, base.generation_config),
+        }
+        return [name for name, (mine, theirs) in parts.items() if mine and theirs]
 
     def findings(self) -> Iterator[Finding]:
         found, base = self.subject, self.subject.base

@@ -35,13 +35,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter import PAIRS, ends_with, low_rank
+from truetune.checkpoint.adapter import low_rank
 from truetune.checkpoint.embedding import HEADS
 from truetune.checkpoint.safetensors import Tensor
+from truetune.checks.checkpoint.adapted import half_pairs, unadapted
 from truetune.checks.checkpoint.architecture import makes_text, number, setting
-from truetune.checks.checkpoint.layers import inside, layer_of, stacks
+from truetune.checks.checkpoint.layers import stacks
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import BROKEN
 
 SHARED = ("k_proj", "v_proj", "k_norm", "v_norm")
 """What layers leave out that take the keys and values of an earlier layer"""
@@ -57,11 +60,28 @@ class TensorsMissing(CheckpointRule):
     code = "TT905"
     severity = "error"
 
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.faults:
+            return BROKEN
+        quantized = self.subject.kind == "model" and self.subject.config.get("quantization_config")
+        return Unmet("the model is quantized") if quantized else None
+
+    def figure(self) -> str:
+        found = self.subject
+        if found.kind == "adapter":
+            return f"{len(low_rank(found.tensors)):,} adapted modules have both halves of their pairs"
+        layers = max((len(stack.layers) for stack in stacks(found.tensors)), default=0)
+        said = number(found.config, "num_hidden_layers")
+        against = f"num_hidden_layers is {said:,}" if said else "config.json names no number of layers"
+        return f"{len(found.tensors):,} tensors in {layers:,} layers; {against}"
+
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         if found.faults or not found.tensors:
             return
-        halves, missing = (list(self._halves()), list(self._unadapted())) if found.kind == "adapter" else ([], [])
+        halves, missing = (list(half_pairs(found)), list(unadapted(found))) if found.kind == "adapter" else ([], [])
         if halves:
             message = f"{len(halves):,} adapted modules have one half of their pair only: they have no effect"
             yield self.finding(message, REMEDY, cases=halves, count=len(halves))
@@ -80,28 +100,6 @@ class TensorsMissing(CheckpointRule):
                 cases = [Case(text) for text in lost]
                 message = f"tensors are missing: {lost[0]}" + (f", and {len(lost) - 1:,} more" if lost[1:] else "")
                 yield self.finding(message, REMEDY, cases=cases, count=len(lost))
-
-    def _halves(self) -> Iterator[Case]:
-        for module, parts in low_rank(self.subject.tensors).items():
-            for pair in PAIRS:
-                there = [name for name in pair if name in parts]
-                if len(there) == 1:
-                    yield Case(f"{module} has {there[0]} alone", file=parts[there[0]].file.name)
-
-    def _unadapted(self) -> Iterator[Case]:
-        config, base = self.subject.adapter_config, self.subject.base
-        targets = config.get("target_modules")
-        chosen = any(config.get(name) for name in ("layers_to_transform", "exclude_modules", "layer_replication"))
-        if base is None or not isinstance(targets, list) or chosen or config.get("peft_type") != "LORA":
-            return
-        adapted = {inside(module) for module in low_rank(self.subject.tensors)}
-        layers = number(base.config, "num_hidden_layers") or 1 << 20
-        alike = {name.rpartition(".")[2] for name in adapted}
-        for module in sorted(name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")):
-            fits = any(isinstance(t, str) and ends_with(module, t) for t in targets)
-            aside = "experts" in module or "mtp" in module or (layer_of(module) or 0) >= layers
-            if fits and not aside and inside(module) not in adapted and module.rpartition(".")[2] in alike:
-                yield Case(module)
 
     def _by_layers(self) -> Iterator[str]:
         found = self.subject

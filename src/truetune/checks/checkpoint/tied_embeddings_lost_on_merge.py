@@ -37,12 +37,32 @@ from truetune.checkpoint.compare import compare
 from truetune.checkpoint.embedding import embedding, head
 from truetune.checks.checkpoint.architecture import makes_text
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import BROKEN
 
 
 class TiedEmbeddingsLostOnMerge(CheckpointRule):
     code = "TT913"
     severity = "error"
+    kind = "model"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.faults:
+            return BROKEN
+        if not makes_text(self.subject.config):
+            return Unmet("config.json names no model with a head over the vocabulary")
+        if embedding(self.subject.tensors) is None:
+            return Unmet("no input embedding is in the file")
+        said = self.subject.config.get("tie_word_embeddings")
+        return None if isinstance(said, bool) else Unmet("config.json does not name tie_word_embeddings")
+
+    def figure(self) -> str:
+        out = head(self.subject.tensors)
+        stored = "no head is stored" if out is None else f"{out.tensor.name} is stored"
+        return f"tie_word_embeddings is {str(self.subject.config['tie_word_embeddings']).lower()}, and {stored}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

@@ -27,7 +27,7 @@ base:
 ```
 
 ## Fix safety
-Copying the base's tokenizer.json is safe where no token was added. Where the base's own pattern was wrong and mended
+Copying the base's tokenizer.json is safe where no token was added. Where the base's own pattern was wrong and corrected
 on purpose (`fix_mistral_regex`), keep the one that was trained with.
 
 ## References
@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
 from truetune.render.folder import read_json
@@ -52,6 +53,21 @@ CUTS = ("normalizer", "pre_tokenizer")
 class TokenizerDiffersFromBase(CheckpointRule):
     code = "TT926"
     severity = "warning"
+    compares = True
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        base = self.subject.base
+        both = base is not None and _read(self.subject.folder) and _read(base.folder)
+        return None if both else Unmet("tokenizer.json is not in both folders", "put it beside the weights")
+
+    def figure(self) -> str:
+        base = self.subject.base
+        mine, theirs = _read(self.subject.folder) or {}, _read(base.folder) if base is not None else None
+        common = _vocabulary(mine).keys() & _vocabulary(theirs or {}).keys()
+        return f"{len(common):,} of {len(common):,} tokens that both have keep their id"
 
     def findings(self) -> Iterator[Finding]:
         base = self.subject.base

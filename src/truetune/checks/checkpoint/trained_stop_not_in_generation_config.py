@@ -31,9 +31,12 @@ Adding the id is safe: the model says this token at the end of its answers and n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NO_GENERATION_CONFIG
 
 FILE = "generation_config.json"
 
@@ -41,14 +44,30 @@ FILE = "generation_config.json"
 class TrainedStopNotInGenerationConfig(CheckpointRule):
     code = "TT933"
     severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.generation_config:
+            return NO_GENERATION_CONFIG
+        if not self._trained():
+            return Unmet("no run.json names the stop tokens that were trained", "train with truetune train")
+        return None
+
+    def figure(self) -> str:
+        count = len(self._trained())
+        return f"{count:,} of {count:,} trained stop tokens are in {FILE}"
+
+    def _trained(self) -> list[dict[str, Any]]:
+        listed = self.subject.run.get("stops")
+        stops = listed if isinstance(listed, list) else []
+        return [stop for stop in stops if isinstance(stop, dict) and stop.get("trained") is True]
 
     def findings(self) -> Iterator[Finding]:
         value = self.subject.generation_config.get("eos_token_id")
-        listed = self.subject.run.get("stops")
-        if not self.subject.generation_config or not isinstance(listed, list):
+        if not self.subject.generation_config:
             return
         known = value if isinstance(value, list) else [value]
-        trained = [stop for stop in listed if isinstance(stop, dict) and stop.get("trained") is True]
+        trained = self._trained()
         lost = [stop for stop in trained if stop.get("id") not in known]
         if lost:
             ids = ", ".join(str(id) for id in [*(id for id in known if id is not None), *(s.get("id") for s in lost)])

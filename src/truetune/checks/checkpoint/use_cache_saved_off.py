@@ -33,12 +33,23 @@ from collections.abc import Iterator
 
 from truetune.checks.checkpoint.architecture import setting
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 
 class UseCacheSavedOff(CheckpointRule):
     code = "TT922"
     severity = "warning"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        there = self.subject.config or self.subject.generation_config
+        return None if there else Unmet("there is no config.json and no generation_config.json")
+
+    def figure(self) -> str:
+        files = {"config.json": self.subject.config, "generation_config.json": self.subject.generation_config}
+        told = (f"{setting(values, 'use_cache')} in {name}" for name, values in files.items() if values)
+        return f"use_cache is {' and '.join(told)}".replace("None", "not set").replace("True", "true")
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

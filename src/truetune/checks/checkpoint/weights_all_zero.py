@@ -32,12 +32,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet import NO_VALUES
 
 
 class WeightsAllZero(CheckpointRule):
     code = "TT918"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.config.get("quantization_config"):
+            return Unmet("the model is quantized")
+        return None if self.subject.values else NO_VALUES
+
+    def figure(self) -> str:
+        return f"0 of {len(self.subject.values):,} tensors are matrices that hold one value throughout"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

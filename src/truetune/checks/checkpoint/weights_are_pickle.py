@@ -31,12 +31,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 
 class WeightsArePickle(CheckpointRule):
     code = "TT902"
     severity = "warning"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.weights.files else Unmet("there is no file with weights")
+
+    def figure(self) -> str:
+        count = len(self.subject.weights.files)
+        return f"{count:,} of {count:,} files with weights are safetensors"
 
     def findings(self) -> Iterator[Finding]:
         weights = self.subject.weights

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.run_record import RUN, damages
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 SETTINGS = ("config.json", "adapter_config.json", "generation_config.json")
@@ -42,6 +43,17 @@ SETTINGS = ("config.json", "adapter_config.json", "generation_config.json")
 class WeightsChangedSinceTraining(CheckpointRule):
     code = "TT931"
     severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        run = self.subject.run
+        if not self.subject.has(RUN) or not isinstance(run.get("files"), dict):
+            return Unmet("there is no run.json of truetune with the digests of its files", "train with truetune train")
+        return None if run.get("status") == "finished" else Unmet("the run has not ended")
+
+    def figure(self) -> str:
+        count = len(self.subject.run["files"])
+        return f"{count:,} of {count:,} files are as run.json says"
 
     def findings(self) -> Iterator[Finding]:
         run, files = self.subject.run, self.subject.run.get("files")

@@ -34,12 +34,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 
 class WeightsEqualTheBase(CheckpointRule):
     code = "TT916"
     severity = "error"
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = self.subject
+        if found.moved and set(found.moved) == set(found.tensors):
+            return None
+        return Unmet(f"{len(found.moved):,} of {len(found.tensors):,} tensors can be compared with the base's")
+
+    def figure(self) -> str:
+        moved = sum(m.same < m.seen for m in self.subject.moved.values())
+        return f"{moved:,} of {len(self.subject.moved):,} tensors differ from the base's"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject

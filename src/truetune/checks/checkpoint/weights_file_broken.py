@@ -34,12 +34,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
 
 class WeightsFileBroken(CheckpointRule):
     code = "TT901"
     severity = "error"
+    opens = False
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.weights.files else Unmet("there is no safetensors file")
+
+    def figure(self) -> str:
+        weights = self.subject.weights
+        files = f"{len(weights.files):,} file{'s' * (len(weights.files) != 1)}"
+        return f"lengths, shapes and offsets of {len(weights.tensors):,} tensors in {files} fit"
 
     def findings(self) -> Iterator[Finding]:
         faults = self.subject.faults

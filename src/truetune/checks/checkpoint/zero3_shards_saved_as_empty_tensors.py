@@ -49,6 +49,9 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     code = "TT904"
     severity = "error"
 
+    def figure(self) -> str:
+        return f"0 of {len(self.subject.tensors):,} tensors are empty, flattened or against the shapes of config.json"
+
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         if found.has("zero_to_fp32.py") and not found.weights.files and not found.weights.pickled:

@@ -38,6 +38,8 @@ from collections.abc import Iterator
 
 from truetune.checks.config.keys import case, entries
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 
 ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
@@ -46,6 +48,19 @@ ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
 class AnswersNotTrained(ConfigRule):
     code = "TT635"
     severity = "warning"
+    stacks = ("axolotl",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if self._sets() else Unmet("it is about roles_to_train, which no data set has")
+
+    def figure(self) -> Measurement:
+        return counted("data sets whose roles_to_train hold no answer", 0, len(self._sets()))
+
+    def _sets(self) -> list[int]:
+        """The numbers of the data sets that name the roles to train."""
+        return [index for index, item in entries(self.subject, "datasets") if item.get("roles_to_train")]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

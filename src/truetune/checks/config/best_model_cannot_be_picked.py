@@ -47,6 +47,9 @@ from truetune.checks.rule import ConfigRule
 class BestModelCannotBePicked(ConfigRule):
     code = "TT609"
     severity = "error"
+    stacks = ("truetune", "trl", "transformers", "llama-factory")
+    about = ("training.load_best_model_at_end",)
+    reads = ("training.eval_strategy", "training.eval_steps", "training.save_strategy", "training.save_steps")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.keys import case, untold
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 LOWER = frozenset(
@@ -61,6 +62,14 @@ HIGHER = frozenset(
 class BestModelDirectionInverted(ConfigRule):
     code = "TT608"
     severity = "error"
+    about = ("training.metric_for_best_model", "training.load_best_model_at_end")
+    reads = ("training.greater_is_better",)
+
+    def unmet(self) -> Unmet | None:
+        metric = self.subject.spec.training.metric_for_best_model or "loss"
+        if (lacking := super().unmet()) is None and not _known(metric):
+            return Unmet(f"it is not known whether a higher {metric} is better", "set greater_is_better yourself")
+        return lacking
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -71,7 +80,7 @@ class BestModelDirectionInverted(ConfigRule):
         if metric is None and not training.load_best_model_at_end:
             return
         name = metric or "loss"
-        words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word in LOWER | HIGHER]
+        words = _known(name)
         if not words:
             return
         lower = words[-1] in LOWER
@@ -89,3 +98,8 @@ class BestModelDirectionInverted(ConfigRule):
             cases=[case(config, name, "training.metric_for_best_model")]
             + ([] if guessed else [case(config, bool(greater), "training.greater_is_better")]),
         )
+
+
+def _known(metric: str) -> list[str]:
+    """The words of a metric's name whose better direction is known."""
+    return [word for word in re.split(r"[^a-z0-9]+", metric.lower()) if word in LOWER | HIGHER]

@@ -41,8 +41,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_ROWS
 from truetune.checks.config.table import columns
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
 
@@ -54,6 +56,16 @@ class CompletionLossWithoutCompletion(ConfigRule):
     severity = "error"
     methods = ("sft",)
     stacks = ("trl",)
+    about = ("training.completion_only_loss",)
+    reads = ("training.assistant_only_loss",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if columns(self.subject) else NO_ROWS
+
+    def figure(self) -> str:
+        return f"{self.compared()}; columns: {', '.join(sorted(columns(self.subject)))}"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

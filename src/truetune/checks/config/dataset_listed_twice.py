@@ -43,6 +43,8 @@ from typing import Any
 
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import SETTINGS
@@ -71,6 +73,20 @@ CHOOSE = (
 class DatasetListedTwice(ConfigRule):
     code = "TT637"
     severity = "warning"
+    stacks = ("axolotl", "llama-factory", "trl")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if self._count() else Unmet("it is about lists of data sets, and there is none")
+
+    def figure(self) -> Measurement:
+        return counted("data sets that are listed twice, or evaluated on as well", 0, self._count())
+
+    def _count(self) -> int:
+        """How many data sets are listed for training, one or several in a key of the stack."""
+        key = KEYS[self.subject.stack][0]
+        return len(_entries(self.subject, key or "")) or len(_entries(self.subject, "dataset_name"))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -42,15 +42,30 @@ Which data set was meant is your decision.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.config.keys import at_place
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+
+INFO = "dataset_info.json"
 
 
 class DatasetNotDescribed(ConfigRule):
     code = "TT641"
     severity = "error"
+    stacks = ("llama-factory",)
+    about = ("dataset", "eval_dataset")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        config = self.subject
+        folder = str(config.raw.get("dataset_dir") or "data")
+        if any((base / folder / INFO).is_file() for base in (Path(), Path(config.path).parent)):
+            return None
+        return Unmet(f"there is no {INFO} in {folder}", "name its folder with dataset_dir")
 
     def findings(self) -> Iterator[Finding]:
         for place in self.subject.missing:

@@ -54,6 +54,7 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
     code = "TT617"
     severity = "warning"
     methods = ("dpo", "kto")
+    reads = ("training.reference", "model", "training.adapter")
 
     def findings(self) -> Iterator[Finding]:
         config, training, raw = self.subject, self.subject.spec.training, self.subject.raw

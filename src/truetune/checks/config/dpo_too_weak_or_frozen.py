@@ -1,11 +1,13 @@
 """The learning rate is an order of magnitude away from every published one for this method.
 
 ## What it does
-Compares the learning rate of an AdamW run with what is published for its method, for all weights and for LoRA:
+Compares the learning rate of an AdamW run with what is published for its method, for all weights and for LoRA. From 0.1
+on it is an error: a single step replaces the weights.
 
 | | all weights | LoRA | warned below | warned above |
 |---|---|---|---|---|
-| DPO, KTO, SimPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 5e-9, LoRA 5e-8 | 2e-5, LoRA 2e-4 and more |
+| DPO, SimPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
+| KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
 | SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, LoRA 1e-2 and more |
 
 ## Why it is bad
@@ -53,6 +55,7 @@ from typing import NamedTuple
 from truetune.checks.config.keys import case, of_program
 from truetune.checks.config.optimizer import adamw
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 
@@ -65,26 +68,51 @@ class Range(NamedTuple):
 
 
 RANGES = {
-    ("preference", False): Range(5e-9, "5e-7 to 5e-6", 2e-5),
-    ("preference", True): Range(5e-8, "5e-6 to 5e-5", 2e-4),
+    ("preference", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
+    # 1e-6 itself is the default of TRL's DPOConfig; 5e-7 is a rate for all weights, ten times below the lowest of LoRA.
+    ("preference", True): Range(1e-6, "5e-6 to 5e-5", 2e-4),
+    ("kto", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
+    ("kto", True): Range(1e-7, "5e-7 to 5e-5", 2e-4),  # the command of TRL's kto.py trains a LoRA at 5e-7
     ("sft", False): Range(1e-7, "1e-5 to 5e-5", 2e-3),
     ("sft", True): Range(5e-6, "1e-4 to 5e-4", 1e-2),
 }
 """Method and whether an adapter is trained -> rates"""
-KIND = {"dpo": "preference", "kto": "preference", "cpo": "preference", "sft": "sft"}
+REPLACES_WEIGHTS = 0.1
+"""AdamW moves each weight by about the rate at each step, and weights of published models are 0.01 to 0.1"""
+KIND = {"dpo": "preference", "kto": "kto", "cpo": "preference", "sft": "sft"}
 
 
 class DpoTooWeakOrFrozen(ConfigRule):
     code = "TT615"
     severity = "warning"
     methods = ("dpo", "orpo", "cpo", "kto")
+    about = ("training.learning_rate",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self._published() is None or not adamw(self.subject):
+            return Unmet("it is about AdamW on all weights or LoRA by DPO, KTO or CPO, whose rates are published")
+        return None
+
+    def figure(self) -> str:
+        published = self._published()
+        assert published is not None, "else the rule is not judged"
+        return f"{self.compared()}; published are {published.usual}"
+
+    def _published(self) -> Range | None:
+        """The published rates; those of an adapter reach further, which a program may train without a word of it."""
+        training = self.subject.spec.training
+        adapter = training.lora is not None
+        at = RANGES.get((KIND.get(training.method, ""), adapter))
+        if at is not None and not adapter and of_program(self.subject):
+            return at._replace(high=RANGES[KIND[training.method], True].high)
+        return at
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         rate, adapter = training.learning_rate, training.lora is not None
-        at = RANGES.get((KIND.get(training.method, ""), adapter))
-        if at and not adapter and of_program(config):
-            at = at._replace(high=RANGES[KIND[training.method], True].high)
+        at = self._published()
         if not rate or at is None or not adamw(config):
             return
         if at.low <= rate < at.high:
@@ -94,6 +122,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
             f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'} the published "
             f"{at.usual}",
             f"begin at {at.usual.replace(' to ', ', up to ')}",
+            severity="error" if rate >= REPLACES_WEIGHTS else "warning",
             evidence=[f"method {training.method}, {'LoRA' if adapter else 'all weights'}, AdamW"],
             cases=[
                 case(config, f"{rate:g}", "training.learning_rate"),

@@ -49,6 +49,7 @@ class DropoutActiveInReference(ConfigRule):
     code = "TT640"
     severity = "warning"
     methods = ("dpo", "kto", "orpo", "cpo", "grpo", "ppo", "reward")
+    reads = ("training.disable_dropout",)
 
     def findings(self) -> Iterator[Finding]:
         training, place = self.subject.spec.training, self.subject.places.get("training.disable_dropout")

@@ -1,7 +1,8 @@
 """A setting is given twice.
 
 ## What it does
-Finds keys that stand twice in the same mapping of a YAML file, with their values and lines.
+Finds keys that stand twice in the same mapping of a YAML file, with their values and lines. A second line with the same
+value changes nothing and is left alone, unless the reader stops at it.
 
 ## Why it is bad
 YAML readers keep the last one and say nothing: the value that you see at the top of the file is not the one that runs.
@@ -39,6 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.keys import at_place
 from truetune.checks.findings import Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 
 
@@ -46,16 +48,26 @@ class DuplicateSetting(ConfigRule):
     code = "TT603"
     severity = "warning"
 
+    def figure(self) -> Measurement:
+        return counted("settings that are given twice", 0, len(self.subject.raw))
+
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         lines = config.text.splitlines() if config.repeated else []
         for first, second in config.repeated:
             said = [lines[one.line - 1].strip() if one.line <= len(lines) else one.key for one in (first, second)]
             stops = config.stack == "llama-factory"
+            if _whole_value(said[0]) == _whole_value(said[1]) is not None and not stops:
+                continue
             yield self.finding(
                 f"{second.key} is given twice: "
                 + ("LLaMA-Factory does not read such a file" if stops else f"line {second.line} wins"),
                 f"keep one {second.key}",
-                severity="info" if said[0] == said[1] and not stops else "warning",
                 cases=[at_place(one, text) for one, text in zip((first, second), said, strict=True)],
             )
+
+
+def _whole_value(line: str) -> str | None:
+    """The value in a line of YAML; None where it may be longer than the line."""
+    value = line.partition(":")[2].partition(" #")[0].strip()
+    return value if value and value[0] not in "|>&[{" else None

@@ -42,14 +42,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_MODEL
 from truetune.checks.config.model import stored_dtype
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 
 class Fp16Overflow(ConfigRule):
     code = "TT611"
     severity = "warning"
+    reads = ("training.fp16", "training.bf16", "training.dtype")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        training = self.subject.spec.training
+        half = training.fp16 or (training.dtype == "float16" and not training.bf16 and not training.load_in)
+        return NO_MODEL if half and stored_dtype(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

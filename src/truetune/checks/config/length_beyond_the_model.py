@@ -38,10 +38,13 @@ A shorter limit cuts or drops rows: `truetune check` with the data counts them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_MODEL
 from truetune.checks.config.model import settings
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 SCALES = ("rope_scaling", "overrides_of_model_config", "model_config", "model_init_kwargs", "shift_attn")
@@ -51,13 +54,29 @@ SCALES = ("rope_scaling", "overrides_of_model_config", "model_config", "model_in
 class LengthBeyondTheModel(ConfigRule):
     code = "TT634"
     severity = "warning"
+    about = ("max_length",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if isinstance(self._positions(), int) else NO_MODEL
+
+    def figure(self) -> str:
+        return f"{self.compared()}; the model knows {self._positions():,} positions"
+
+    def _positions(self) -> Any:
+        """How many positions the model knows by its config.json; None where that is not here."""
+        found = settings(self.subject)
+        inner = found.get("text_config")
+        part = inner if isinstance(inner, dict) else found
+        return part.get("max_position_embeddings") or part.get("n_positions")
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         limit, found = config.spec.max_length, settings(config)
         inner = found.get("text_config")
         part = inner if isinstance(inner, dict) else found
-        known = part.get("max_position_embeddings") or part.get("n_positions")
+        known = self._positions()
         scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALES)
         rope = part.get("rope_parameters")
         scaled = scaled or (isinstance(rope, dict) and rope.get("rope_type", "default") != "default")

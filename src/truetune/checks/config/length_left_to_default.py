@@ -2,7 +2,8 @@
 
 ## What it does
 Finds supervised fine-tuning by TRL without `max_length` where the rows are not at hand to be counted; where they are,
-`sft-max-length-default-1024` counts them.
+`sft-max-length-default-1024` counts them. Rows that are left as they are (`skip_prepare_dataset`) are not cut, and of a
+file that a script with settings of its own reads, it is not known which length that script gives.
 
 ## Why it is bad
 TRL cuts longer rows at 1,024 tokens without a word: answers end in mid-sentence, without their stop token.
@@ -39,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.another_program import keeps_its_defaults
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
@@ -48,13 +50,14 @@ class LengthLeftToDefault(ConfigRule):
     severity = "warning"
     methods = ("sft",)
     stacks = ("trl",)
+    reads = ("max_length", "training.packing")
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         old = any(renamed.now == "max_length" for renamed in config.renamed)
         if config.stack != "trl" or config.spec.training.method != "sft" or config.limit != 1024 or old:
             return
-        if config.spec.training.skip_prepare_dataset:
+        if config.spec.training.skip_prepare_dataset or not keeps_its_defaults(config):
             return
         if "max_length" not in config.places and not config.spec.data and not config.spec.training.packing:
             yield self.finding(

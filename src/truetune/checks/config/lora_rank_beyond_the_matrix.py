@@ -53,15 +53,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_LORA, NO_WEIGHTS
 from truetune.checks.config.model import modules
 from truetune.checks.config.names import PATTERN, matched
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
+from truetune.checks.setting_values import shown
 
 
 class LoraRankBeyondTheMatrix(ConfigRule):
     code = "TT619"
     severity = "info"
+
+    def unmet(self) -> Unmet | None:
+        lora = self.subject.spec.training.lora
+        if lora is None:
+            return NO_LORA
+        if not isinstance(lora.target_modules, tuple) or self.subject.spec.training.load_in:
+            return Unmet("it is about LoRA on named modules whose weights are not quantized")
+        return None if self._matrices() else NO_WEIGHTS
+
+    def figure(self) -> Measurement:
+        what = f"matrices whose rank is below {shown(self.subject, 'training.lora.r')}"
+        return counted(what, 0, len(self._matrices()))
+
+    def _matrices(self) -> set[str]:
+        """The matrices that the named targets mean; none where the weights are not here."""
+        lora, linear = self.subject.spec.training.lora, modules(self.subject)
+        targets = lora.target_modules if lora is not None and isinstance(lora.target_modules, tuple) else ()
+        return {name for target in targets if not PATTERN.search(target) for name in matched(target, linear)}
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -69,9 +91,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         if lora is None or not isinstance(lora.target_modules, tuple) or training.load_in:
             return
         linear = modules(config)
-        chosen = {
-            name for target in lora.target_modules if not PATTERN.search(target) for name in matched(target, linear)
-        }
+        chosen = self._matrices()
         small = {name: min(linear[name]) for name in sorted(chosen) if min(linear[name]) < lora.r}
         if small:
             yield self.finding(

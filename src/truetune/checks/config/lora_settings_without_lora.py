@@ -2,7 +2,7 @@
 
 ## What it does
 Finds `lora_r`, `lora_target_modules` and the like beside no `adapter` (Axolotl), no `use_peft` (TRL's command line), or
-another `finetuning_type` than lora (LLaMA-Factory).
+another `finetuning_type` than lora (LLaMA-Factory). Where `use_peft: false` is written, that may be meant: a note.
 
 ## Why it is bad
 The settings of the adapter are dropped without a word. The run trains every weight at a rate that was chosen for LoRA,
@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.another_program import keeps_its_defaults
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
@@ -57,6 +58,13 @@ KEYS = (
 class LoraSettingsWithoutLora(ConfigRule):
     code = "TT638"
     severity = "warning"
+    stacks = ("axolotl", "trl", "llama-factory")
+
+    def figure(self) -> str:
+        given = [key for key in KEYS if self.subject.raw.get(key) not in (None, False, 0, "", [])]
+        if self.subject.spec.training.lora is not None:
+            return f"LoRA is switched on; settings of it: {len(given):,}"
+        return "LoRA is not switched on, and no setting of it is given"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -65,12 +73,15 @@ class LoraSettingsWithoutLora(ConfigRule):
             return
         if config.stack == "axolotl" and config.raw.get("adapter"):
             return
+        if not keeps_its_defaults(config) and switch not in config.raw:
+            return
         given = [key for key in KEYS if config.raw.get(key) not in (None, False, 0, "", [])]
         if given:
             now = config.raw.get(switch)
             yield self.finding(
                 f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} nothing: all weights are trained",
                 f"set {MEANT[config.stack]}, or remove them",
+                severity="info" if now is False else "warning",
                 cases=[
                     case(config, "not set" if now is None else now, switch),
                     *(case(config, config.raw[key], key) for key in given[:2]),

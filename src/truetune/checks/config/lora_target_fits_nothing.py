@@ -46,10 +46,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_LORA, NO_WEIGHTS
 from truetune.checks.config.model import modules, settings, shapes
 from truetune.checks.config.names import LINEAR, PATTERN, WHOLE, fitting, matched, meant
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
+from truetune.checks.setting_values import shown
 
 TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
@@ -57,6 +61,23 @@ TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 class LoraTargetFitsNothing(ConfigRule):
     code = "TT618"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        lora = self.subject.spec.training.lora
+        if lora is None:
+            return NO_LORA
+        if isinstance(lora.target_modules, str) and not modules(self.subject):
+            return NO_WEIGHTS
+        return None
+
+    def figure(self) -> Measurement | str:
+        lora, linear = self.subject.spec.training.lora, modules(self.subject)
+        assert lora is not None, "else the rule is not judged"
+        if not isinstance(lora.target_modules, tuple):
+            return shown(self.subject, TARGETS)
+        by = "" if linear else ", by the names of published models: the weights are not here"
+        names = (*lora.target_modules, *lora.modules_to_save)
+        return counted("names of modules that fit none", 0, len(names), by)
 
     def findings(self) -> Iterator[Finding]:
         config, lora = self.subject, self.subject.spec.training.lora

@@ -48,8 +48,10 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_LORA
 from truetune.checks.config.model import folder, tied
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
@@ -62,7 +64,12 @@ OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
 class NewTokensLeftUntrained(ConfigRule):
     code = "TT620"
     severity = "error"
+    about = ("training.added_tokens",)
+    reads = ("training.lora.modules_to_save", "training.lora.trainable_token_indices")
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
+
+    def unmet(self) -> Unmet | None:
+        return NO_LORA if self.subject.spec.training.lora is None else super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -48,6 +48,8 @@ from truetune.checks.rule import ConfigRule
 class OutputDirIsTheModel(ConfigRule):
     code = "TT632"
     severity = "error"
+    about = ("training.output_dir",)
+    reads = ("model", "training.adapter")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

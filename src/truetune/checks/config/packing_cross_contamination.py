@@ -57,6 +57,8 @@ class PackingCrossContamination(ConfigRule):
     code = "TT625"
     severity = "warning"
     methods = ("sft",)
+    about = ("training.packing",)
+    reads = ("training.packing_strategy", "training.attn_implementation")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -45,8 +45,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_TOKENIZER
 from truetune.checks.config.model import folder
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TokenizerError
 from truetune.render.folder import read_json
@@ -55,6 +57,27 @@ from truetune.render.folder import read_json
 class PadMasksEosInPretraining(ConfigRule):
     code = "TT629"
     severity = "error"
+    stacks = ("llama-factory",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self.subject.raw.get("stage") != "pt":
+            return Unmet("it is about LLaMA-Factory's stage pt")
+        return NO_TOKENIZER if self._tokens()[0] is None else None
+
+    def figure(self) -> str:
+        eos, pad = self._tokens()
+        return f"the EOS is {eos}, the pad token {pad}"
+
+    def _tokens(self) -> tuple[str | None, str | None]:
+        """EOS and pad of the tokenizer; None where they, or it, are not here."""
+        where = folder(self.subject)
+        try:
+            found = read_json(where / "tokenizer_config.json") if where else None
+        except TokenizerError:
+            return None, None
+        return _token((found or {}).get("eos_token")), _token((found or {}).get("pad_token"))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -62,11 +85,7 @@ class PadMasksEosInPretraining(ConfigRule):
         if config.stack != "llama-factory" or config.raw.get("stage") != "pt" or where is None:
             return
         path = where / "tokenizer_config.json"
-        try:
-            found = read_json(path)
-        except TokenizerError:
-            return
-        eos, pad = (_token((found or {}).get(f"{name}_token")) for name in ("eos", "pad"))
+        eos, pad = self._tokens()
         if eos is None or pad not in (None, eos):
             return
         yield self.finding(

@@ -43,7 +43,9 @@ from collections.abc import Iterator
 from truetune.checks.by_trainer import ByFact, Judged
 from truetune.checks.config.families import terminator
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_TOKENIZER
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 
@@ -59,6 +61,18 @@ class PadSetToStopToken(ConfigRule):
             },
         ),
     )
+
+    def unmet(self) -> Unmet | None:
+        given = self.subject.spec.training.special_tokens
+        if "pad_token" not in given:
+            return Unmet("it is about a pad token in the settings, and none is set there")
+        known = "eos_token" in given or terminator(self.subject)[0] is not None
+        return None if known else NO_TOKENIZER
+
+    def figure(self) -> str:
+        given, (end, eos) = self.subject.spec.training.special_tokens, terminator(self.subject)
+        ends = dict.fromkeys(token for token in (given.get("eos_token", eos), end) if token is not None)
+        return f"the pad token is set to {given['pad_token']}; answers end with {' or '.join(ends)}"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -44,6 +44,7 @@ from truetune.checks.rule import ConfigRule
 class PrecisionSetTwice(ConfigRule):
     code = "TT613"
     severity = "error"
+    reads = ("bf16", "fp16")
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

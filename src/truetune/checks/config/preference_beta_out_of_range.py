@@ -1,12 +1,14 @@
 """The beta of a preference run is outside of what it can be.
 
 ## What it does
-Checks `beta` of DPO, IPO and KTO.
+Checks `beta` of DPO and KTO where the loss is known: from the trainer's class, from `loss_type`, or because only
+settings of the stack stand in the file.
 
 ## Why it is bad
 beta scales the reward. At 0 the loss is ln 2 whatever the model says, and every gradient is 0; below 0 the rejected
-answer is preferred. Above 1 the policy hardly leaves its reference (published: 0.01 to 0.5). SimPO is another matter:
-its beta is 2 to 10, and is not looked at.
+answer is preferred. Above 1 the policy hardly leaves its reference (published: 0.01 to 0.5). Losses that compare mean
+log-probabilities are another matter (SimPO and the like: 2 to 10), as is a file with settings of another program
+(`gamma_beta_ratio`): their beta is not looked at.
 
 ## Example
 ```yaml
@@ -48,12 +50,15 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
 HIGHEST = 1.0
+SUMMED = frozenset(("sigmoid", "robust", "hinge", "kto", "None"))
+"""Losses of summed log-probabilities whose beta is the reward's scale, as DPO's is"""
 
 
 class PreferenceBetaOutOfRange(ConfigRule):
     code = "TT616"
     severity = "error"
     methods = ("dpo", "kto")
+    reads = ("training.beta", "training.loss_type")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -67,7 +72,9 @@ class PreferenceBetaOutOfRange(ConfigRule):
             if beta < 0
             else "it hardly moves"
         )
-        if training.loss_type == "sppo_hard" or (beta > HIGHEST and "simpo" in str(training.loss_type)):
+        if config.own_keys and "training.loss_type" not in config.places:
+            return
+        if beta > HIGHEST and not SUMMED.intersection(str(training.loss_type).split("+")):
             return
         yield self.finding(
             f"a beta of {beta:g} for {training.method.upper()}: {said}",

@@ -3,7 +3,8 @@
 ## What it does
 For TRL's SFT, looks at the columns of the first row: `input_ids` with `completion_only_loss` or `assistant_only_loss`
 and neither labels nor the mask that it reads, a `completion_mask` with `completion_only_loss` off, or
-`skip_prepare_dataset` with a masking option.
+`skip_prepare_dataset` with a masking option. TRL's collator reads `completion_mask`, `assistant_masks` and `labels` of
+rows that are not prepared too, so where the columns are not at hand nothing is said.
 
 ## Why it is bad
 Rows that have `input_ids` go round the trainer's masking: the prompt is learned with the answer. Nothing is raised
@@ -43,8 +44,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case, untold
+from truetune.checks.config.lacking import NO_ROWS
 from truetune.checks.config.table import columns
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
 
@@ -56,13 +59,25 @@ class PretokenizedRowsBypassMasking(ConfigRule):
     severity = "error"
     methods = ("sft",)
     stacks = ("trl",)
+    about = ("training.completion_only_loss", "training.assistant_only_loss")
+
+    def figure(self) -> str:
+        return f"{self.compared()}; columns: {', '.join(sorted(columns(self.subject)))}"
+
+    def unmet(self) -> Unmet | None:
+        training = self.subject.spec.training
+        asked = training.skip_prepare_dataset and any(getattr(training, option) for option in MASKS)
+        if asked and not columns(self.subject):
+            return Unmet("the columns of the rows are not at hand: they may hold a mask or labels of their own")
+        lacking = super().unmet()
+        return NO_ROWS if lacking is None and not columns(self.subject) else lacking
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         if config.stack != "trl" or training.method != "sft" or untold(config, "completion_only_loss"):
             return
         there = columns(config)
-        shown = Case(f"columns: {name_list(sorted(there))}" if there else "columns: not at hand")
+        shown = Case(f"columns: {name_list(sorted(there))}")
         for option, mask in MASKS.items():
             field = f"training.{option}"
             if not getattr(training, option):
@@ -73,7 +88,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                     f"give the rows labels, or a column {mask}; or text and messages in place of input_ids",
                     cases=[case(config, True, field), shown],
                 )
-            elif training.skip_prepare_dataset and "labels" not in there:
+            elif training.skip_prepare_dataset and there and not there & {"labels", mask}:
                 yield self.finding(
                     f"{option} does nothing: skip_prepare_dataset leaves the rows as they are",
                     "give the rows labels, or leave skip_prepare_dataset out",

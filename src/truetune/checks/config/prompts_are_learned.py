@@ -47,6 +47,7 @@ class PromptsAreLearned(ConfigRule):
     code = "TT624"
     severity = "info"
     methods = ("sft",)
+    reads = ("training.train_on_inputs",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

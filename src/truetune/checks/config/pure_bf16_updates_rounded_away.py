@@ -2,8 +2,10 @@
 
 ## What it does
 For a run that trains the weights themselves in bfloat16, without a float32 copy (no FSDP or DeepSpeed, plain AdamW or
-Lion), compares the learning rate, which is about how far a weight moves in one step, with half the distance to the
-next bfloat16 number: read from the weights where they are here, else for a weight of 0.02.
+Lion), compares the learning rate, which is about how far a weight moves in one step, with half the distance to the next
+bfloat16 number: read from the weights where they are here, else for a weight of 0.02. It speaks where the file says
+that the weights are bfloat16 (`pure_bf16`, the dtype that a model is loaded in), or where the weights are known, and
+not where the program freezes parameters itself, so that what is trained is not known.
 
 ## Why it is bad
 bfloat16 keeps 8 bits of a number: near 0.02 its neighbours are 0.00012 away, near 1 they are 0.0078 away. A smaller
@@ -73,6 +75,13 @@ FAR = 30
 class PureBf16UpdatesRoundedAway(ConfigRule):
     code = "TT612"
     severity = "warning"
+    about = ("training.learning_rate",)
+    reads = ("training.dtype", "training.optim")
+
+    def figure(self) -> str:
+        pure = _pure(self.subject)
+        how = "all weights are trained in bfloat16" if pure else "not all weights are trained in bfloat16 alone"
+        return f"{self.compared()}; {how}"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -82,7 +91,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
         weights = sampled_weights(config)
         lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
         few = _half_step_of(TYPICAL) < rate if lost is None else lost < 0.5
-        if few:
+        if few or (config.stack == "axolotl" and not _sure(config, rate, lost)):
             return
         yield self.finding(
             f"steps of {rate:g} are rounded away in bfloat16"
@@ -107,6 +116,8 @@ def _sure(config: Config, rate: float, lost: float | None) -> bool:
 def _pure(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
     training = config.spec.training
+    if config.freezes_by_hand:
+        return False
     if untold(config, "optim") or any(config.raw.get(key, None) is not None for key in ("fsdp", "deepspeed")):
         return False
     if training.lora or training.adapter or training.load_in or training.fsdp or training.deepspeed_stage is not None:

@@ -44,12 +44,24 @@ from pathlib import Path
 
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 
 class ResumeFromMissingCheckpoint(ConfigRule):
     code = "TT631"
     severity = "warning"
+    about = ("training.resume_from_checkpoint",)
+
+    def unmet(self) -> Unmet | None:
+        name = self.subject.spec.training.resume_from_checkpoint
+        if isinstance(name, str) and not any(base.is_dir() for base in self._places(name)):
+            return Unmet(f"{name} is not on this machine", "check where the run starts")
+        return super().unmet()
+
+    def _places(self, name: str) -> list[Path]:
+        """Where a folder may be that the settings name."""
+        return [base / Path(name).expanduser() for base in (Path(), Path(self.subject.path).parent)]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -57,7 +69,7 @@ class ResumeFromMissingCheckpoint(ConfigRule):
         if not isinstance(name, str) or "://" in name:
             return
         wanted = Path(name).expanduser()
-        places = [base / wanted for base in (Path(), Path(config.path).parent)]
+        places = self._places(name)
         found = next((place for place in places if place.is_dir()), None)
         if found is None and not any(place.parent.is_dir() and len(wanted.parts) > 1 for place in places):
             return

@@ -49,21 +49,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_ROWS
 from truetune.checks.config.steps import count_rows
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
+from truetune.checks.setting_values import shown
 
 
 class RowsLeftOutByLimit(ConfigRule):
     code = "TT636"
     severity = "warning"
+    stacks = ("llama-factory",)
+    about = ("max_samples",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if self._counts() else NO_ROWS
+
+    def figure(self) -> Measurement:
+        what = f"rows beyond {shown(self.subject, 'max_samples')}"
+        return counted(what, 0, sum(self._counts().values()))
+
+    def _counts(self) -> dict[str, int]:
+        """The rows of each training file that is here."""
+        counts = {name: count_rows(name) for name in self.subject.spec.data}
+        return {name: count for name, count in counts.items() if count is not None}
 
     def findings(self) -> Iterator[Finding]:
         config, limit = self.subject, self.subject.raw.get("max_samples")
         if config.stack != "llama-factory" or not isinstance(limit, int) or limit < 1:
             return
-        counts = {name: count_rows(name) for name in config.spec.data}
-        over = {name: count for name, count in counts.items() if count is not None and count > limit}
+        over = {name: count for name, count in self._counts().items() if count > limit}
         if over:
             lost, total = sum(count - limit for count in over.values()), sum(over.values())
             yield self.finding(

@@ -48,6 +48,7 @@ from truetune.checks.rule import ConfigRule
 class RowsNotShuffled(ConfigRule):
     code = "TT630"
     severity = "info"
+    reads = ("training.shuffle",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -53,6 +53,9 @@ from truetune.checks.rule import ConfigRule
 class RunResumesUnasked(ConfigRule):
     code = "TT633"
     severity = "warning"
+    stacks = ("llama-factory",)
+    about = ("do_train",)
+    reads = ("training.output_dir", "overwrite_output_dir")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

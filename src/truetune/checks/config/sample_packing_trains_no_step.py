@@ -51,8 +51,10 @@ import math
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_ROWS
 from truetune.checks.config.steps import data_bytes, rows
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 REAL_BATCHES = (None, "sdpa", "eager")
@@ -64,6 +66,14 @@ BYTES_A_TOKEN = 3.0
 class SamplePackingTrainsNoStep(ConfigRule):
     code = "TT606"
     severity = "error"
+    stacks = ("axolotl",)
+    about = ("training.packing",)
+    reads = ("training.per_device_train_batch_size", "max_length", "training.attn_implementation")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return NO_ROWS if rows(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

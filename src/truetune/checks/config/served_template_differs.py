@@ -63,21 +63,39 @@ from collections.abc import Iterator
 
 from truetune.checks.config.families import MARKERS, WRITTEN, has_token, opening
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
+KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
 CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 
 
 class ServedTemplateDiffers(ConfigRule):
     code = "TT628"
     severity = "warning"
+    stacks = ("axolotl", "llama-factory")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self._marker() is None:
+            return Unmet("it is about a template that is named in the settings, and known")
+        return NO_TOKENIZER if opening(self.subject) is None else None
+
+    def figure(self) -> str:
+        return f"a question begins with {self._marker()}, in the tokenizer's template too"
+
+    def _marker(self) -> str | None:
+        """What the named template writes before a question."""
+        return MARKERS.get(str(self.subject.raw.get(KEYS.get(self.subject.stack, ""))))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        key = {"axolotl": "chat_template", "llama-factory": "template"}.get(config.stack)
+        key = KEYS.get(config.stack)
         name = str(config.raw.get(key or ""))
-        marker = MARKERS.get(name)
+        marker = self._marker()
         if key is None or marker is None:
             return
         own = opening(config)

@@ -1,8 +1,9 @@
 """A setting does nothing, because another one decides.
 
 ## What it does
-Finds pairs that are both set and of which one wins: `warmup_steps` over `warmup_ratio`, `max_steps` over
-`num_train_epochs`; and `eval_steps` or rows that are held out, where `eval_strategy` is "no".
+Finds pairs that are both set and of which one wins: `warmup_steps` over `warmup_ratio`; `max_steps` over
+`num_train_epochs`, where the rows are at hand and the limit ends the run before half of the epochs. And rows that are
+held out where nothing is evaluated, or `eval_steps` where nothing says `eval_strategy: "no"` in so many words.
 
 ## Why it is bad
 The value that you see is not the one that runs. Three epochs with `max_steps: 100` end after 100 steps; rows that are
@@ -42,15 +43,32 @@ Which of the two you meant is your decision.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from truetune.checks.config.another_program import keeps_its_defaults
 from truetune.checks.config.keys import case, untold
+from truetune.checks.config.steps import steps
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+
+MOST_OF_A_RUN = 0.5
+"""Share of the epochs' steps: a limit above it hardly changes the run, and is often set on purpose"""
+
+OLD_NAME = "evaluation_strategy"
+"""Of eval_strategy: where it stands, `setting-renamed` says what becomes of it. YAML reads a bare `no` as False."""
 
 
 class SettingOverruled(ConfigRule):
     code = "TT614"
     severity = "warning"
+    reads = (
+        "training.warmup_steps",
+        "training.warmup_ratio",
+        "training.num_train_epochs",
+        "training.max_steps",
+        "training.eval_strategy",
+        "training.eval_steps",
+    )
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -68,26 +86,21 @@ class SettingOverruled(ConfigRule):
                     case(config, f"{training.warmup_steps:g}", "training.warmup_steps"),
                 ],
             )
-        epochs, limit = training.num_train_epochs, training.max_steps or 0
-        if epochs and epochs > 1 and limit > 0 and {"training.num_train_epochs", "training.max_steps"} <= {*places}:
-            yield self.finding(
-                f"{epochs:g} epochs do not count: max_steps {limit:,} decides",
-                "keep one of the two",
-                severity="info",
-                cases=[
-                    case(config, f"{epochs:g}", "training.num_train_epochs"),
-                    case(config, limit, "training.max_steps"),
-                ],
-            )
+        yield from self._epochs_cut_short()
         if (
             config.stack == "axolotl"
             or (training.eval_strategy or "no") != "no"
             or untold(config, "eval_strategy")
             or config.raw.get("do_eval")
+            or not ("training.eval_strategy" in places or keeps_its_defaults(config))
+            or config.raw.get(OLD_NAME) not in (None, False, "no")
         ):
             return
+        switched_off = (
+            "training.eval_strategy" in places or OLD_NAME in config.raw or config.raw.get("do_eval") is False
+        )
         for field, value, what in (
-            ("training.eval_steps", training.eval_steps, "evaluation steps are set"),
+            ("training.eval_steps", None if switched_off else training.eval_steps, "evaluation steps are set"),
             ("training.val_size", training.val_size, "rows are held out"),
         ):
             if value and field in places:
@@ -96,3 +109,25 @@ class SettingOverruled(ConfigRule):
                     "set eval_strategy: steps" + (", or hold no rows out" if field.endswith("size") else ""),
                     cases=[case(config, f"{value:g}", field), case(config, "no", "training.eval_strategy")],
                 )
+
+    def _epochs_cut_short(self) -> Iterator[Finding]:
+        """A limit of steps that ends the run long before the epochs that are asked for."""
+        config, training = self.subject, self.subject.spec.training
+        epochs, limit = training.num_train_epochs, training.max_steps or 0
+        both_set = {"training.num_train_epochs", "training.max_steps"} <= {*config.places}
+        if not (both_set and epochs and epochs > 1 and limit > 0):
+            return
+        without_limit = training.model_copy(update={"max_steps": None})
+        whole = steps(replace(config, spec=config.spec.model_copy(update={"training": without_limit})))
+        if whole is None or limit >= MOST_OF_A_RUN * whole.most:
+            return
+        yield self.finding(
+            f"{epochs:g} epochs do not count: max_steps {limit:,} decides",
+            "keep one of the two",
+            severity="info",
+            evidence=[whole.why],
+            cases=[
+                case(config, f"{epochs:g}", "training.num_train_epochs"),
+                case(config, limit, "training.max_steps"),
+            ],
+        )

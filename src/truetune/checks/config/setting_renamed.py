@@ -2,8 +2,11 @@
 
 ## What it does
 Finds keys of earlier releases that the assumed one does not know, and says what became of them. Where the notebook, the
-script's header or the project's requirements ask for a release that still takes the old name, there is nothing to say;
-where none of them names a release, the finding says from which one on it holds.
+script or the project's requirements ask for a release that still takes the old name, there is nothing to say; where
+none of them names a release, the finding says from which one on it holds. In a script it is an error where the call is
+sure to stop: by the release that is asked for, else by the one that is installed beside truetune. Old names that are
+still taken are told together in one note, and so are those in a file that a program with settings of its own reads (see
+`unknown-setting`).
 
 ## Why it is bad
 A key from an old tutorial no longer does what it says. TRL's scripts drop `max_seq_length` without a word, and every
@@ -15,7 +18,6 @@ config:
   model_name_or_path: some/model
   dataset_name: some/rows
   max_seq_length: 4096
-  per_device_train_batch_size: 2
 ```
 
 ## Use instead
@@ -24,7 +26,6 @@ config:
   model_name_or_path: some/model
   dataset_name: some/rows
   max_length: 4096
-  per_device_train_batch_size: 2
 ```
 
 ## Fix safety
@@ -38,69 +39,104 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import at_place, known, offset
-from truetune.checks.config.unknown_setting import fate
-from truetune.checks.findings import Edit, Finding, Fix
+from truetune.checks.config.another_program import (
+    fate,
+    is_mostly_another_programs,
+    since,
+    who_may_take,
+    words_of_another_program,
+)
+from truetune.checks.config.keys import at_place, known, of_program
+from truetune.checks.config.new_names import new_name_written
+from truetune.checks.findings import Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Renamed
 from truetune.spec.pins import Age
-from truetune.spec.stacks.facts import DEPRECATED
-
-SAME_VALUE = frozenset(
-    ("evaluation_strategy", "max_seq_length", "per_gpu_train_batch_size", "per_gpu_eval_batch_size", "torch_dtype")
-    + ("no_cuda", "push_to_hub_token", "use_liger", "noisy_embedding_alpha", "dpo_beta", "dpo_ftx", "dpo_loss")
-    + ("dataset_processes", "gc_steps", "name_module_trainable", "num_layer_trainable", "sft_packing")
-)
-"""Old names whose value can stay as it is."""
-STOPS = frozenset(
-    ("max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval")
-    + ("dpo_norm_loss", "rpo_alpha", "s2_attention", "flash_attn_rms_norm")
-)
-"""Old keys of Axolotl at which it stops; others it drops, or takes"""
+from truetune.spec.run import Severity
+from truetune.spec.stacks.facts import DEPRECATED, STOPS
 
 
 class SettingRenamed(ConfigRule):
     code = "TT602"
-    severity = "warning"
+    severity = "error"
+
+    def figure(self) -> Measurement:
+        return counted("settings whose name has changed for the release that runs", 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
-        config = self.subject
-        names, unknown = known(config), set(config.unknown)
-        for old in config.renamed:
-            key = old.place.key
-            age = self._age(old)
-            stops = config.stack == "axolotl" and key in STOPS
-            taken = config.stack == "axolotl" and key in DEPRECATED and not stops
-            lost = (old.place in unknown or stops) and not taken
-            if config.raw.get(key, ...) is None or age == "older" or not (lost or old.now):
+        harmless = []
+        for old in self.subject.renamed:
+            if self.subject.raw.get(old.place.key, ...) is None or self._age(old) == "older":
                 continue
-            since = f"{old.package} {old.taken.gone}" if old.taken else f"{config.stack} {config.version}"
-            later = " and later" if old.taken else ""
-            asked = config.pins.of(old.package)
-            dated = age == "unknown" and old.taken is not None
-            evidence = "Axolotl stops at it" if stops else fate(config) if lost else "the old name is still taken"
-            yield self.finding(
-                f"{key} is {old.now or 'gone'} in {since}{later}",
-                (f"write {old.now}" if old.now else "remove it")
-                + (f"; before {since}, {key} is right" if dated else ""),
-                severity="info" if not lost or (config.own_keys and dated) else "warning",
-                evidence=[
-                    evidence,
-                    f"{old.package} {asked} is asked for in {asked.file}, line {asked.line}"
-                    if asked is not None
-                    else f"no file here says which release of {old.package} runs",
-                ],
-                cases=[at_place(old.place, key)],
-                fix=self._fix(old) if old.now in names and old.now not in config.raw else None,
-            )
+            if not self._is_lost(old):
+                harmless += [old] if old.now else []
+            elif self._may_be_another_programs(old):
+                harmless.append(old)
+            else:
+                yield self._one(old, "error" if self._stops_here(old) else "warning")
+        if is_mostly_another_programs(self.subject):
+            harmless = [old for old in harmless if not self._is_lost(old)]
+        if len(harmless) == 1 and not self._is_lost(harmless[0]):
+            yield self._one(harmless[0], "info")
+        elif harmless:
+            yield self._together(harmless)
+
+    def _is_lost(self, old: Renamed) -> bool:
+        """Is the value of the old name not taken: is it dropped, or does the stack stop at it?"""
+        config, key = self.subject, old.place.key
+        if config.stack != "axolotl":
+            return old.place in config.unknown
+        return key in STOPS or (old.place in config.unknown and key not in DEPRECATED)
+
+    def _stops_here(self, old: Renamed) -> bool:
+        """Is it sure that a call in a program stops at it: does a release run that has it no more?"""
+        config = self.subject
+        return of_program(config) and old.taken is not None and config.pins.is_past(old.package, *old.taken)
+
+    def _may_be_another_programs(self, old: Renamed) -> bool:
+        """May a program read it that has settings of its own, or that runs with the release that took it?"""
+        dated = self._age(old) == "unknown" and old.taken is not None
+        if self.subject.pins.is_of_a_commit(old.package):
+            return True
+        return bool(words_of_another_program(self.subject)) or (self.subject.own_keys and dated)
+
+    def _one(self, old: Renamed, severity: Severity) -> Finding:
+        config, key = self.subject, old.place.key
+        names = known(config)
+        dated = self._age(old) == "unknown" and old.taken is not None
+        return self.finding(
+            f"{key} is {old.now or 'gone'} {since(config, old)}",
+            (f"write {old.now}" if old.now else "remove it")
+            + (f"; {old.taken.right(old.package)}, {key} is right" if dated and old.taken else ""),
+            severity=severity,
+            evidence=[self._fate(old), config.pins.told(old.package)],
+            cases=[at_place(old.place, key)],
+            fix=new_name_written(config, old) if old.now in names and old.now not in config.raw else None,
+        )
+
+    def _together(self, several: list[Renamed]) -> Finding:
+        """Names of which no value is surely lost."""
+        config = self.subject
+        named = ", ".join(old.place.key for old in several)
+        lost = any(self._is_lost(old) for old in several)
+        return self.finding(
+            f"{named}: of earlier releases, "
+            + (f"and {who_may_take(config, several)} may still take it" if lost else "and still taken"),
+            "write what newer releases take, once yours is new enough: "
+            + ", ".join(f"{old.place.key} is {old.now or 'gone'} {since(config, old)}" for old in several),
+            severity="info",
+            evidence=list(dict.fromkeys(config.pins.told(old.package) for old in several)),
+            cases=[at_place(old.place, old.place.key) for old in several],
+            count=len(several),
+        )
+
+    def _fate(self, old: Renamed) -> str:
+        """What becomes of the value."""
+        stops = self.subject.stack == "axolotl" and old.place.key in STOPS
+        lost = "Axolotl stops at it" if stops else fate(self.subject)
+        return lost if stops or self._is_lost(old) else "the old name is still taken"
 
     def _age(self, old: Renamed) -> Age:
         """Is the release that runs from before the change?"""
         return "unknown" if old.taken is None else self.subject.pins.age(old.package, *old.taken)
-
-    def _fix(self, old: Renamed) -> Fix | None:
-        key, text = old.place.key.rpartition(".")[2], self.subject.text
-        start = offset(text, old.place)
-        if old.now is None or key not in SAME_VALUE or not text.startswith(key, start):
-            return None
-        return Fix(old.place.file, (Edit(start, start + len(key), old.now),))

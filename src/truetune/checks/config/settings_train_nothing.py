@@ -54,6 +54,7 @@ from truetune.checks.rule import ConfigRule
 class SettingsTrainNothing(ConfigRule):
     code = "TT610"
     severity = "error"
+    reads = ("training.learning_rate", "training.num_train_epochs", "training.max_steps", "training.lora.lora_alpha")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -51,8 +51,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_ROWS
 from truetune.checks.config.table import changed
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
@@ -63,6 +66,19 @@ DEFAULT = "last_run_prepared"
 class StaleMapCache(ConfigRule):
     code = "TT626"
     severity = "warning"
+    stacks = ("axolotl", "llama-factory")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return NO_ROWS if changed(self.subject) is None else None
+
+    def figure(self) -> Measurement | str:
+        name = self.subject.spec.training.prepared_path or (DEFAULT if self.subject.stack == "axolotl" else None)
+        prepared = _prepared(self.subject, name) if name else []
+        if not prepared:
+            return f"there are no encoded rows in {name}" if name else "no folder of encoded rows is named"
+        return counted("encoded data sets that are older than the data", 0, len(prepared))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -45,14 +45,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_STEPS
 from truetune.checks.config.steps import steps
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 
 class StepsBeyondTheRun(ConfigRule):
     code = "TT607"
     severity = "warning"
+    reads = ("training.eval_strategy", "training.eval_steps", "training.logging_steps")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return NO_STEPS if steps(self.subject) is None else None
+
+    def figure(self) -> str:
+        run = steps(self.subject)
+        assert run is not None, "else the rule is not judged"
+        return f"{self.compared()}; the run has at most {run.most:,} steps"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

@@ -43,7 +43,10 @@ from collections.abc import Iterator
 
 from truetune.checks.config.families import MARKERS, terminator
 from truetune.checks.config.keys import case, entries
+from truetune.checks.config.lacking import NO_TOKENIZER
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 
 ENDS = {"gemma": "<end_of_turn>", "gemma3": "<end_of_turn>", "gemma3n": "<end_of_turn>", "gemma4": "<turn|>",
@@ -56,6 +59,22 @@ class StopTokenNotTrained(ConfigRule):
     severity = "error"
     methods = ("sft",)
     stacks = ("axolotl",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not self._sets():
+            return Unmet("it is about data sets of the type chat_template, and there is none")
+        own = str(self.subject.raw.get("chat_template") or "tokenizer_default").startswith("tokenizer_default")
+        known = self.subject.raw.get("eot_tokens") or not own or terminator(self.subject)[0] is not None
+        return None if known else NO_TOKENIZER
+
+    def figure(self) -> Measurement:
+        return counted("data sets whose stop tokens are left out of the loss", 0, len(self._sets()))
+
+    def _sets(self) -> list[int]:
+        """The numbers of the data sets that a chat template renders."""
+        return [index for index, item in entries(self.subject, "datasets") if item.get("type") == "chat_template"]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

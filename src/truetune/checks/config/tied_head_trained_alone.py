@@ -49,14 +49,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_LORA, NO_MODEL
 from truetune.checks.config.model import tied
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 
 class TiedHeadTrainedAlone(ConfigRule):
     code = "TT621"
     severity = "warning"
+    reads = ("training.lora.modules_to_save",)
+
+    def unmet(self) -> Unmet | None:
+        lora = self.subject.spec.training.lora
+        if lora is None:
+            return NO_LORA
+        alone = any(name.rpartition(".")[2] == "lm_head" for name in lora.modules_to_save)
+        return NO_MODEL if alone and tied(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, lora = self.subject, self.subject.spec.training.lora

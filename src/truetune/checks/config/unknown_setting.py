@@ -2,7 +2,9 @@
 
 ## What it does
 Compares each key with those of the stack's release. A misspelling of one of them is a warning; any other key is a
-note, because a newer release, a plug-in or a script with settings of its own may know it.
+note, because a newer release, a plug-in or a script with settings of its own may know it. Three such keys or more, or
+one that is known from such scripts (`dataset_mixer`), are the words of another program that reads the file beside the
+stack's own: only that program knows them, so they are not judged.
 
 ## Why it is bad
 Axolotl drops a key that it does not know without a word, and so do TRL's own scripts (`trl/scripts/sft.py --config`):
@@ -42,60 +44,63 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.another_program import (
+    DATA_SETS,
+    fate,
+    is_refused,
+    likely_meant,
+    unknown_keys,
+    words_of_another_program,
+)
 from truetune.checks.config.keys import at_place, case, entries, known, of_program
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Config
+from truetune.errors import name_list
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
 
-FATE = {
-    "axolotl": "Axolotl drops it without a word",
-    "trl": "TRL's own scripts drop it without a word, the command `trl` stops at it",
-    "llama-factory": "LLaMA-Factory stops at it",
-    "transformers": "TrainingArguments stops at it",
-    "truetune": "truetune stops at it",
-}
 SHOWN = 8
 """Names in one message"""
-GENERATING = frozenset(
-    ("predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config", "sortish_sampler")
-)
-"""What Seq2SeqTrainingArguments take more than TrainingArguments"""
-
-
-def fate(config: Config) -> str:
-    """What becomes of a key that the stack does not know."""
-    return "the call stops at it" if of_program(config) else FATE[config.stack]
 
 
 class UnknownSetting(ConfigRule):
     code = "TT601"
     severity = "warning"
 
+    def figure(self) -> Measurement:
+        what = f"settings that {self.subject.stack} {self.subject.version} does not know, by an old name either"
+        return counted(what, 0, len(self.subject.raw))
+
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         names = known(config)
-        renamed = {one.place for one in config.renamed}
         strange = []
-        for place in config.unknown:
-            if place in renamed or (config.stack == "transformers" and place.key in GENERATING):
-                continue
-            likely = near(place.key.rpartition(".")[2], names)
+        for place in unknown_keys(config):
+            likely = likely_meant(place, names)
             if likely is None:
                 strange.append(at_place(place, place.key))
             else:
                 empty = config.raw.get(place.key, ...) is None
                 yield self._misspelt(place.key, "setting", likely, at_place(place, place.key), empty=empty)
         yield from self._of_data_sets()
-        if strange:
+        if strange and not words_of_another_program(config):
             yield self._strange(strange)
+
+    def unmet(self) -> Unmet | None:
+        own = words_of_another_program(self.subject)
+        if own:
+            return Unmet(
+                f"{name_list(own)}: a program with settings of its own reads this file, and it alone knows them"
+            )
+        return super().unmet()
 
     def _of_data_sets(self) -> Iterator[Finding]:
         """Keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
         names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
-        lists = ("datasets", "test_datasets", "pretraining_dataset") if names else ()
+        lists = DATA_SETS if names else ()
         strange = []
         for key, index, item in [(listed, *pair) for listed in lists for pair in entries(config, listed)]:
             for name in map(str, item):
@@ -128,8 +133,10 @@ class UnknownSetting(ConfigRule):
         release = f"{config.stack} {config.version}"
         return self.finding(
             f"{keys}{rest}: not among the settings of {release}, the release that the known names were taken from",
-            f"leave what your script, a plug-in or a newer release reads; remove the rest: {fate(config)}",
-            severity="info",
+            f"remove it, unless a newer release takes it: {fate(config)}"
+            if of_program(config)
+            else f"leave what your script, a plug-in or a newer release reads; remove the rest: {fate(config)}",
+            severity="warning" if is_refused(config) else "info",
             evidence=[f"nothing that {release} knows is spelled alike"],
             cases=cases,
             count=len(cases),

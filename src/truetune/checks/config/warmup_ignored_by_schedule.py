@@ -50,6 +50,8 @@ from truetune.checks.rule import ConfigRule
 class WarmupIgnoredBySchedule(ConfigRule):
     code = "TT605"
     severity = "warning"
+    about = ("training.warmup_steps", "training.warmup_ratio")
+    reads = ("training.lr_scheduler_type",)
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

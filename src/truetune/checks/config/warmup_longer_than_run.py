@@ -51,8 +51,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.config.lacking import NO_STEPS
 from truetune.checks.config.steps import steps
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
 MOST = 0.5
@@ -62,6 +64,18 @@ MOST = 0.5
 class WarmupLongerThanRun(ConfigRule):
     code = "TT604"
     severity = "error"
+    about = ("training.warmup_steps", "training.warmup_ratio")
+    reads = ("training.lr_scheduler_type",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        in_steps = (self.subject.spec.training.warmup_steps or 0) >= 1
+        return NO_STEPS if in_steps and steps(self.subject) is None else None
+
+    def figure(self) -> str:
+        run = steps(self.subject)
+        return self.compared() + (f"; the run has at most {run.most:,} steps" if run is not None else "")
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training

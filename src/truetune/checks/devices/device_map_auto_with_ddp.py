@@ -2,7 +2,9 @@
 
 ## What it does
 Looks at `device_map` (`auto`, `balanced`, `sequential`) beside the number of processes, beside DeepSpeed and FSDP, and
-beside the GPUs that one process sees.
+beside the GPUs that one process sees. The number of processes is that of the launcher's variables, of the settings, or
+of a command of the project that names them (`accelerate launch --num_processes 4 ... sft.yaml`). It is a note where the
+program (Axolotl) replaces the map by each process's own GPU.
 
 ## Why it is bad
 Each process would spread its own copy over all GPUs: accelerate stops the run. In one process the layers stand on
@@ -31,6 +33,7 @@ Without a device map each process puts the whole model on its own GPU; it has to
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
@@ -38,6 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import estimate
 from truetune.memory.settings import resolve
+from truetune.spec.stacks.readers import launches_of_several
 
 PLACES_ITSELF = ("axolotl", "llama-factory")
 """Stacks that put the model on each process's own GPU, whatever is asked"""
@@ -48,17 +52,24 @@ class DeviceMapAutoWithDdp(DeviceRule):
     code = "TT651"
     severity = "error"
 
+    def figure(self) -> str:
+        return f"device_map: {self.training.device_map or 'not set'}; processes: {self.subject.world}"
+
     def findings(self) -> Iterator[Finding]:
         asked, visible = self.training.device_map, self.machine.visible
         cases = [case(self.config, asked, "training.device_map")]
         if asked not in SPREADING:
             return
         sharded = "DeepSpeed" if self.training.deepspeed_stage is not None else "FSDP" if self.training.fsdp else None
-        if self.subject.world > 1 and self.config.stack not in PLACES_ITSELF:
+        command = next(launches_of_several(Path(self.config.path)), None)
+        several = f"{self.subject.world}" if self.subject.world > 1 else "several" if command else ""
+        evidence = [f"several processes: {command}"] if command else []
+        if several and self.config.stack not in PLACES_ITSELF:
             yield self.finding(
-                f"device_map: {asked} spreads the model over all GPUs in each of {self.subject.world} processes; "
+                f"device_map: {asked} spreads the model over all GPUs in each of {several} processes; "
                 "accelerate stops such a run",
                 "leave device_map out, so that each process uses its own GPU",
+                evidence=evidence,
                 cases=cases,
             )
         elif sharded:
@@ -67,6 +78,15 @@ class DeviceMapAutoWithDdp(DeviceRule):
                 "each process a GPU of its own",
                 "leave device_map out",
                 severity="warning",
+                cases=cases,
+            )
+        elif several:
+            yield self.finding(
+                f"device_map: {asked} has no effect in {several} processes: {self.config.stack} puts the whole model "
+                "on each process's own GPU; in one process it spreads the layers over all GPUs, one busy at a time",
+                "leave device_map out; where the layers are spread after all, the launch starts one process",
+                severity="info",
+                evidence=evidence,
                 cases=cases,
             )
         elif self.subject.world == 1 and len(visible) > 1 and self._fits_on_one():

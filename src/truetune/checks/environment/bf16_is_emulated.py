@@ -35,7 +35,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
+from truetune.checks.unmet import HIP, NO_GPU
 
 NATIVE = (8, 0)
 """Compute capability from which there is bf16"""
@@ -44,6 +46,20 @@ NATIVE = (8, 0)
 class Bf16IsEmulated(EnvironmentRule):
     code = "TT995"
     severity = "warning"
+    of_torch = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        torch = self.subject.torch
+        if torch is None or not torch.devices:
+            return NO_GPU
+        return HIP if torch.hip is not None else None
+
+    def figure(self) -> str:
+        devices = self.subject.torch.devices if self.subject.torch is not None else ()
+        lowest = ".".join(map(str, min(device.capability for device in devices)))
+        return f"the compute capability of {len(devices):,} GPUs is {lowest} at least, and bf16 begins with 8.0"
 
     def findings(self) -> Iterator[Finding]:
         torch = self.subject.torch

@@ -44,6 +44,11 @@ class CacheNotUsable(EnvironmentRule):
     code = "TT996"
     severity = "error"
 
+    def figure(self) -> str:
+        free = self.subject.cache_free
+        room = "its free room is not known" if free is None else f"{free / GB:,.0f} GB are free"
+        return f"{self.subject.cache} can be written, {room}, and 0 variables forbid downloads"
+
     def findings(self) -> Iterator[Finding]:
         here = self.subject
         if not here.cache_writable:

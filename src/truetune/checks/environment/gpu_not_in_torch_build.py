@@ -34,12 +34,30 @@ import re
 from collections.abc import Iterable, Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
+from truetune.checks.unmet import HIP, NO_GPU
 
 
 class GpuNotInTorchBuild(EnvironmentRule):
     code = "TT994"
     severity = "error"
+    of_torch = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        torch = self.subject.torch
+        if torch is None or not torch.devices:
+            return NO_GPU
+        if not torch.architectures:
+            return Unmet("torch does not say what it was compiled for")
+        return HIP if torch.hip is not None else None
+
+    def figure(self) -> str:
+        torch = self.subject.torch
+        assert torch is not None
+        return f"torch has kernels for {len(torch.devices):,} of {len(torch.devices):,} GPUs"
 
     def findings(self) -> Iterator[Finding]:
         torch = self.subject.torch

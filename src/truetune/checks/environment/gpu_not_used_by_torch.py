@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 from truetune.doctor.environment import Torch
 
@@ -40,6 +41,18 @@ from truetune.doctor.environment import Torch
 class GpuNotUsedByTorch(EnvironmentRule):
     code = "TT993"
     severity = "error"
+    of_torch = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        torch = self.subject.torch
+        there = self.subject.machine.gpus or (torch is not None and torch.available)
+        return None if there else Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
+
+    def figure(self) -> str:
+        seen = len(self.subject.torch.devices) if self.subject.torch is not None else 0
+        return f"torch uses {seen:,} GPUs; the driver knows {len(self.subject.machine.gpus):,}"
 
     def findings(self) -> Iterator[Finding]:
         torch, machine = self.subject.torch, self.subject.machine

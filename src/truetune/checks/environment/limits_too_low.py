@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 
 SHARED = 512 * 2**20
@@ -41,6 +42,15 @@ FILES = 1024
 class LimitsTooLow(EnvironmentRule):
     code = "TT997"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        known = self.subject.shared is not None or self.subject.files is not None
+        return None if known else Unmet("the system tells neither the size of /dev/shm nor a limit of open files")
+
+    def figure(self) -> str:
+        shared, files = self.subject.shared, self.subject.files
+        room = "there is no /dev/shm" if shared is None else f"/dev/shm has {shared / 2**20:,.0f} MiB"
+        return f"{room}; a process may have {'any number of' if files is None else f'{files:,}'} files open"
 
     def findings(self) -> Iterator[Finding]:
         shared, files = self.subject.shared, self.subject.files

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 
 HELP = {
@@ -46,6 +47,12 @@ HELP = {
 class PackageDoesNotLoad(EnvironmentRule):
     code = "TT992"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.loads else Unmet("no package was imported", "leave --no-imports out")
+
+    def figure(self) -> str:
+        return f"{len(self.subject.loads):,} packages were imported: {', '.join(self.subject.loads)}"
 
     def findings(self) -> Iterator[Finding]:
         for module, error in self.subject.loads.items():

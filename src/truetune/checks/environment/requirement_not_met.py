@@ -35,6 +35,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 from truetune.doctor.environment import Requirement
 
@@ -42,6 +43,12 @@ from truetune.doctor.environment import Requirement
 class RequirementNotMet(EnvironmentRule):
     code = "TT991"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.requirements else Unmet("no package with requirements on another one is installed")
+
+    def figure(self) -> str:
+        return f"{len(self.subject.requirements):,} requirements of one package on another are met"
 
     def findings(self) -> Iterator[Finding]:
         packages = self.subject.packages

@@ -37,6 +37,9 @@ class TextIsNotUtf8(EnvironmentRule):
     code = "TT999"
     severity = "warning"
 
+    def figure(self) -> str:
+        return f"text files are opened as {self.subject.encoding}"
+
     def findings(self) -> Iterator[Finding]:
         name = self.subject.encoding
         if _canonical(name) != "utf-8":

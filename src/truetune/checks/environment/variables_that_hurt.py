@@ -49,6 +49,9 @@ class VariablesThatHurt(EnvironmentRule):
     code = "TT998"
     severity = "warning"
 
+    def figure(self) -> str:
+        return f"0 of {len(HURT):,} settings that hurt stand in {len(self.subject.variables):,} variables"
+
     def findings(self) -> Iterator[Finding]:
         variables = self.subject.variables
         for (name, value), (severity, what) in HURT.items():

@@ -33,12 +33,20 @@ from collections.abc import Iterator
 
 from truetune.checks.environment.known import KNOWN
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 
 
 class VersionsKnownToClash(EnvironmentRule):
     code = "TT990"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        named = {name for known in KNOWN for name in known.versions}
+        return None if named & self.subject.packages.keys() else Unmet("no package of the list is installed")
+
+    def figure(self) -> str:
+        return f"0 of {len(KNOWN):,} known clashes are installed"
 
     def findings(self) -> Iterator[Finding]:
         packages = self.subject.packages

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.evaluation.readings import cases
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
 
 FEWEST, SHARE = 3, 0.05
@@ -50,6 +51,16 @@ FEWEST, SHARE = 3, 0.05
 class AnswersLookRightButDoNotParse(EvaluationRule):
     code = "TT959"
     severity = "warning"
+    of_parser = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        return None if self.proof().answers else Unmet("the model was asked nothing", "ask rows with --answers N")
+
+    def figure(self) -> str:
+        unread, answers = len(self.proof().unread), self.proof().answers
+        return f"{unread:,} of {answers:,} answers hold the gold value and are not read"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser

@@ -37,7 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet import NOT_KNOWN_WHAT_WAS_TRAINED
 
 FEW = 0.05
 
@@ -45,6 +47,13 @@ FEW = 0.05
 class EvaluationRowsWereTrainedOn(EvaluationRule):
     code = "TT954"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        return NOT_KNOWN_WHAT_WAS_TRAINED if self.subject.seen is None else None
+
+    def figure(self) -> str:
+        assert self.subject.seen is not None
+        return f"{self.subject.seen.rows:,} of {self.subject.seen.of:,} rows were trained on"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.seen

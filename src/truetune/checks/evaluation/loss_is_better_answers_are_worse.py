@@ -46,7 +46,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet import NOT_AGAINST
 
 SURE = 0.05
 
@@ -54,6 +56,17 @@ SURE = 0.05
 class LossIsBetterAnswersAreWorse(EvaluationRule):
     code = "TT960"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.other is None or self.subject.change() is None:
+            return NOT_AGAINST
+        return None if self.subject.agreements else Unmet("both models were asked nothing", "ask rows with --answers N")
+
+    def figure(self) -> str:
+        change = self.subject.change()
+        assert change is not None
+        alone = (f"{a.only_this} right here alone, {a.only_other} there ({a.measure})" for a in self.subject.agreements)
+        return f"the loss differs by {change.difference:+.3f} nats a token; {'; '.join(alone)}"
 
     def findings(self) -> Iterator[Finding]:
         change, other = self.subject.change(), self.subject.other

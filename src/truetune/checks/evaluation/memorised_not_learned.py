@@ -37,7 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet import NOT_KNOWN_WHAT_WAS_TRAINED
 
 ENOUGH = 8
 SHARE = 0.5
@@ -47,6 +49,23 @@ SHARE = 0.5
 class MemorisedNotLearned(EvaluationRule):
     code = "TT953"
     severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        found = self.subject.seen
+        if found is None:
+            return NOT_KNOWN_WHAT_WAS_TRAINED
+        rows = min((part.rows if part is not None else 0) for part in (found.seen, found.unseen))
+        if rows >= ENOUGH:
+            return None
+        return Unmet(f"the data hold {found.rows:,} rows that were trained on and {found.of - found.rows:,} others; it "
+                     f"takes {ENOUGH} of each")  # fmt: skip
+
+    def figure(self) -> str:
+        found = self.subject.seen
+        assert found is not None
+        assert found.seen is not None
+        assert found.unseen is not None
+        return f"rows that were trained on have a loss of {found.seen.mean:.3f}, others one of {found.unseen.mean:.3f}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.seen

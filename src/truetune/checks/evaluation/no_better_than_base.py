@@ -1,4 +1,4 @@
-"""The loss on held-out rows is no better than that of the base.
+"""The loss on held-out rows is no better than that of the base, or is no number.
 
 ## What it does
 
@@ -6,7 +6,8 @@ Compares the loss of each of 8 or more rows under the model and under what it is
 a bootstrap over rows, and a test that exchanges the two. It fires where the model is worse for sure (an error where the
 other is known to be its base) and, against its base, where it is not better for sure (a warning). A difference below
 0.001 nats is none. Models that were trained on preferences, as far as run.json tells, are left alone: their loss is not
-the one of answers.
+the one of answers. It also fires where the loss is not a number (error), with nothing to compare
+it with.
 
 ## Why it is bad
 
@@ -42,9 +43,12 @@ There is no automatic fix. `truetune diagnose` looks at the run's log, `truetune
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.unmet import NOT_AGAINST
 
 ENOUGH = 8
 LEAST = 0.001
@@ -57,7 +61,33 @@ class NoBetterThanBase(EvaluationRule):
     code = "TT951"
     severity = "error"
 
+    def unmet(self) -> Unmet | None:
+        change = self.subject.change()
+        if change is None or self.subject.other is None:
+            return None if self.subject.model.loss() is not None else NOT_AGAINST
+        if self.subject.method not in (None, "sft"):
+            return Unmet(f"it was trained by {self.subject.method}, whose loss is not the one of answers")
+        if change.rows < ENOUGH or change.low is None or change.high is None:
+            return Unmet(f"{change.rows:,} rows were measured, and it takes {ENOUGH}", "name more rows with --data")
+        return None
+
+    def figure(self) -> str:
+        change, other, loss = self.subject.change(), self.subject.other, self.subject.model.loss()
+        if change is None or other is None:
+            return "" if loss is None else f"the loss is {loss.mean:.3g} nats a token; no other model was measured"
+        return (
+            f"the loss is {change.difference:+.3f} nats a token against {other.name} ({change.low:+.3f} to "
+            f"{change.high:+.3f}, p = {change.p:.2g}, {change.rows:,} rows)"
+        )
+
     def findings(self) -> Iterator[Finding]:
+        loss = self.subject.model.loss()
+        if loss is not None and not isfinite(loss.mean):
+            yield self.finding(
+                f"on {loss.rows:,} rows the loss is not a number",
+                "see that the weights are whole (truetune check MODEL); take an earlier checkpoint where they are not",
+            )
+            return
         change, other = self.subject.change(), self.subject.other
         if change is None or other is None or change.low is None or change.high is None or change.rows < ENOUGH:
             return

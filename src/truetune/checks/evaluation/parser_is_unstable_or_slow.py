@@ -45,6 +45,11 @@ from truetune.checks.rule import EvaluationRule
 class ParserIsUnstableOrSlow(EvaluationRule):
     code = "TT958"
     severity = "error"
+    of_parser = True
+
+    def figure(self) -> str:
+        proof = self.proof()
+        return f"{proof.golds:,} gold answers are read the same twice, the slowest text in {proof.slowest:.2g} s"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser

@@ -46,6 +46,10 @@ from truetune.checks.rule import EvaluationRule
 class ParserMissesGoldAnswers(EvaluationRule):
     code = "TT955"
     severity = "error"
+    of_parser = True
+
+    def figure(self) -> str:
+        return f"the parser scores {share(self.proof().read, self.proof().golds)} with the gold answers"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser

@@ -45,6 +45,10 @@ from truetune.checks.rule import EvaluationRule
 class ParserScoresEmptyAnswers(EvaluationRule):
     code = "TT957"
     severity = "error"
+    of_parser = True
+
+    def figure(self) -> str:
+        return f"the parser scores {self.proof().empty:.2f} with empty answers"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser

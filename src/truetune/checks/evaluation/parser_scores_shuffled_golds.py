@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checks.evaluation.readings import cases
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
 
 ABOVE = 0.05
@@ -50,6 +51,22 @@ FEWEST = 5
 class ParserScoresShuffledGolds(EvaluationRule):
     code = "TT956"
     severity = "error"
+    of_parser = True
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        return (
+            Unmet("there are fewer than two gold answers", "name more rows (--data)")
+            if self.proof().shuffled is None
+            else None
+        )
+
+    def figure(self) -> str:
+        chance = self.proof().chance
+        return f"the parser scores {self.proof().shuffled:.2f} with shuffled gold answers" + (
+            "; what chance is can't be told" if chance is None else f"; {chance:.2f} is chance"
+        )
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser

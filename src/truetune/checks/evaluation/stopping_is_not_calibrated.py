@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
 
 ENOUGH = 8
@@ -52,6 +53,22 @@ TOO_FEW, FEWEST, TOO_MANY = 0.5, 0.2, 2.0
 class StoppingIsNotCalibrated(EvaluationRule):
     code = "TT952"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        stops = self.subject.model.stops
+        if stops is None:
+            return Unmet("P(stop) is not told", "evaluate the model's files, and rows with answers")
+        if stops.rows < ENOUGH or stops.low is None:
+            return Unmet(f"{stops.rows:,} rows have an end, and it takes {ENOUGH}", "name more rows with --data")
+        return None
+
+    def figure(self) -> str:
+        stops = self.subject.model.stops
+        assert stops is not None
+        return (
+            f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to {stops.high:.2g}); "
+            f"a stop is likely at {stops.likely:,} of {stops.ends:,} ends"
+        )
 
     def findings(self) -> Iterator[Finding]:
         stops, other = self.subject.model.stops, self.subject.other

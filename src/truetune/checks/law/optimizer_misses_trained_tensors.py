@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LawRule
 
 
@@ -62,3 +63,9 @@ class OptimizerMissesTrainedTensors(LawRule):
             count=lost["count"],
             total=evidence["trained"],
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        known = self.subject.laws[self.law]["evidence"].get("optimizer is known", True)
+        return None if known else Unmet("the optimizer of the loop is not known", "start it by truetune run")

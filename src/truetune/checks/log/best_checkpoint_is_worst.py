@@ -40,10 +40,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
 from truetune.logs.metrics import lower_is_better
 
 
@@ -51,21 +54,25 @@ class BestCheckpointIsWorst(LogRule):
     code = "TT819"
     severity = "error"
 
+    def unmet(self) -> Unmet | None:
+        if self.subject.number("best_metric") is None:
+            return Unmet("the log names no best_metric", "name the folder of the run, whose trainer_state.json does")
+        if not any(True for _ in self._matching()):
+            return Unmet("no metric that was evaluated twice, and is better in a known direction, has that value")
+        return None
+
+    def figure(self) -> str:
+        name, curve, _, lower = next(self._matching())
+        best, worst = (np.min, np.max) if lower else (np.max, np.min)
+        return (
+            f"{name} was kept at {self.subject.number('best_metric'):.4g}; of {curve.step.size:,} evaluations the best "
+            f"is {best(curve.value):.4g}, the worst {worst(curve.value):.4g}"
+        )
+
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        best, step = log.number("best_metric"), log.number("best_global_step")
-        if best is None:
-            return
-        for name, curve in log.curves.items():
-            curve = curve.finite()
-            if not name.startswith("eval_") or curve.step.size < 2 or np.ptp(curve.value) == 0:
-                continue
-            here = np.isclose(curve.value, best, rtol=1e-5, atol=1e-9)
-            if step is not None:
-                here &= curve.step == step
-            lower = lower_is_better(name)
-            if not here.any() or lower is None or self._by_another(name):
-                continue
+        best = log.number("best_metric") or 0.0
+        for name, curve, here, lower in self._matching():
             right = int(np.argmin(curve.value) if lower else np.argmax(curve.value))
             if not np.isclose(best, curve.value.max() if lower else curve.value.min(), rtol=1e-5):
                 continue
@@ -79,6 +86,24 @@ class BestCheckpointIsWorst(LogRule):
                 figure=figure(name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}),
             )
             return
+
+    def _matching(self) -> Iterator[tuple[str, Curve, NDArray[np.bool_], bool]]:
+        """Metrics that were evaluated twice and have the value of best_metric: name, curve, where they have it, and
+        whether a lower one is better."""
+        log = self.subject
+        best, step = log.number("best_metric"), log.number("best_global_step")
+        if best is None:
+            return
+        for name, logged in log.curves.items():
+            curve = logged.finite()
+            if not name.startswith("eval_") or curve.step.size < 2 or np.ptp(curve.value) == 0:
+                continue
+            here = np.isclose(curve.value, best, rtol=1e-5, atol=1e-9)
+            if step is not None:
+                here &= curve.step == step
+            lower = lower_is_better(name)
+            if here.any() and lower is not None and not self._by_another(name):
+                yield name, curve, here, lower
 
     def _by_another(self, name: str) -> bool:
         """Do the settings name another metric?"""

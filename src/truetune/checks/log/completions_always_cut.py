@@ -47,6 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import too_few
 from truetune.logs.reinforcement import cut, is_dead, mean_length
 
 MOST = 0.8
@@ -90,5 +91,17 @@ class CompletionsAlwaysCut(LogRule):
             yield "every gradient norm is 0 as well, as it is where cut answers are masked (mask_truncated_completions)"
 
     def unmet(self) -> Unmet | None:
-        known = cut(self.subject)
-        return super().unmet() or (None if known else Unmet("the log does not say how many answers were cut"))
+        if unmet := super().unmet():
+            return unmet
+        if not cut(self.subject):
+            return Unmet(
+                "the log does not say how many answers were cut", "log completions/clipped_ratio (TRL 0.16 on)"
+            )
+        return too_few(1, MIN_STEPS, "the answers") if self.subject.last_step < MIN_STEPS else None
+
+    def figure(self) -> str:
+        share = cut(self.subject).value
+        return (
+            f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records), {share[-1]:.1%} at "
+            "the end"
+        )

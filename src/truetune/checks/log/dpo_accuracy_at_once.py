@@ -40,8 +40,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import too_few
+from truetune.logs.log import Curve
 
 MIN_POINTS = 10
 ALL = 0.98
@@ -53,19 +56,42 @@ class DpoAccuracyAtOnce(LogRule):
     kinds = ("preference",)
     needs = ("rewards/accuracies",)
 
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.epochs <= 0:
+            return Unmet("the log has no epoch", "log the epoch, as transformers does")
+        count = int(self._unseen().step.size)
+        return (
+            too_few(count, MIN_POINTS, "rewards/accuracies within the first half epoch") if count < MIN_POINTS else None
+        )
+
+    def figure(self) -> str:
+        values = self._unseen().value
+        return f"{np.mean(values):.1%} of the pairs are in order before they were seen ({values.size:,} records)"
+
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        curve = log.curve("rewards/accuracies").finite()
-        if log.kind != "preference" or not curve or log.epochs <= 0:
+        if log.kind != "preference" or log.epochs <= 0:
             return
-        epoch = log.epoch_at(curve.step)
-        new = (epoch > 0.05) & (epoch <= 0.5)
-        if new.sum() < MIN_POINTS or float(np.mean(curve.value[new])) < ALL:
+        new = self._unseen()
+        if new.step.size < MIN_POINTS or float(np.mean(new.value)) < ALL:
             return
-        step = float(curve.step[new][0])
+        step = float(new.step[0])
         yield self.finding(
-            f"{np.mean(curve.value[new]):.1%} of the pairs are in order by step {step:,.0f} (epoch "
+            f"{np.mean(new.value):.1%} of the pairs are in order by step {step:,.0f} (epoch "
             f"{log.epoch_at(step):.2g}), before they were seen",
             "look what separates chosen from rejected: length, stop tokens, truncation, source",
-            figure=figure("accuracy", {"rewards/accuracies": curve}, {"unseen pairs in order": step}),
+            figure=figure(
+                "accuracy",
+                {"rewards/accuracies": log.curve("rewards/accuracies").finite()},
+                {"unseen pairs in order": step},
+            ),
         )
+
+    def _unseen(self) -> Curve:
+        """The accuracy on pairs of the first half epoch, which the model has not seen yet."""
+        curve = self.subject.curve("rewards/accuracies").finite()
+        epoch = self.subject.epoch_at(curve.step)
+        new = (epoch > 0.05) & (epoch <= 0.5)
+        return Curve(curve.step[new], curve.value[new])

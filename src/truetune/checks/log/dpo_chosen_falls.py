@@ -55,6 +55,11 @@ class DpoChosenFalls(LogRule):
     severity = "warning"
     kinds = ("preference",)
     needs = ("logps/chosen", "logps/rejected")
+    least = MIN_POINTS
+
+    def figure(self) -> str:
+        named = ((side, _ends(self.subject.curve(f"logps/{side}").finite())) for side in ("chosen", "rejected"))
+        return "; ".join(f"logps/{side} goes from {first:.4g} to {last:.4g}" for side, (first, last) in named)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -54,13 +54,20 @@ TOLD_APART = 0.8
 class DpoStuckAtLn2(LogRule):
     code = "TT822"
     severity = "error"
+    kinds = ("preference", "reinforcement")
     needs = ("rewards/margins",)
+    least = 3
+
+    def figure(self) -> str:
+        margins, loss = (self.subject.curve(name).finite() for name in ("rewards/margins", "loss"))
+        told = f"the reward margin ends at {np.median(margins.value[-5:]):.3g} after {margins.step.size:,} records"
+        return told + (f", the loss at {np.median(loss.value[-5:]):.4g} (ln 2 = 0.6931)" if loss else "")
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         margins, loss = log.curve("rewards/margins").finite(), log.curve("loss").finite()
         norm = log.curve("grad_norm")
-        if margins.step.size < 3:
+        if margins.step.size < self.least:
             return
         exact = not margins.value.any()
         if exact:

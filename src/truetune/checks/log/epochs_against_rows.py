@@ -42,6 +42,7 @@ import math
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 
 NEAR = 0.1
@@ -53,18 +54,28 @@ class EpochsAgainstRows(LogRule):
     code = "TT818"
     severity = "warning"
 
+    def unmet(self) -> Unmet | None:
+        log = self.subject
+        if log.data is None:
+            return Unmet("the data of the run are not named", "name them with --data and -t")
+        if not self._batch():
+            return Unmet("the log names no batch size", "name the run's folder with its settings, or W&B's files")
+        if log.epochs <= 0:
+            return Unmet("the log has no epoch", "log the epoch, as transformers does")
+        return Unmet("packing makes other rows of the data") if log.facts.get("packing") else None
+
+    def figure(self) -> str:
+        data = self.subject.data
+        assert data is not None
+        return f"an epoch saw about {math.floor(self._seen()):,} rows at least, the data have {data.rows:,}"
+
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        batch = log.number("per_device_train_batch_size") or log.number("train_batch_size")
-        if log.data is None or not batch or log.epochs <= 0 or log.facts.get("packing"):
+        if log.data is None or not self._batch() or log.epochs <= 0 or log.facts.get("packing"):
             return
-        epoch = log.curve("epoch").finite()
-        per_epoch = float(epoch.step[-1] / epoch.value[-1]) if epoch.value[-1] else 0.0
-        accumulation, devices = log.number("gradient_accumulation_steps"), log.number("devices")
-        known = accumulation is not None and devices is not None
-        a_step = batch * (accumulation or 1) * (devices or 1)
+        known = log.number("gradient_accumulation_steps") is not None and log.number("devices") is not None
+        per_epoch, a_step, seen = self._steps_an_epoch(), self._rows_a_step(), self._seen()
         counts = sorted({log.data.rows, log.data.examples})
-        seen = per_epoch * a_step
         over = seen > (1 + NEAR) * counts[-1] + a_step
         under = known and seen < (1 - NEAR) * counts[0] - a_step
         tokens = log.curve("num_tokens").finite()
@@ -81,3 +92,21 @@ class EpochsAgainstRows(LogRule):
                 + ("" if known else " at least (accumulation and processes are not known)"),
             ),
         )
+
+    def _batch(self) -> float:
+        """Rows of a batch on one device; 0 where it is not known."""
+        log = self.subject
+        return log.number("per_device_train_batch_size") or log.number("train_batch_size") or 0.0
+
+    def _rows_a_step(self) -> float:
+        """Rows of a step, as far as accumulation and devices are known."""
+        log = self.subject
+        return self._batch() * (log.number("gradient_accumulation_steps") or 1) * (log.number("devices") or 1)
+
+    def _steps_an_epoch(self) -> float:
+        epoch = self.subject.curve("epoch").finite()
+        return float(epoch.step[-1] / epoch.value[-1]) if epoch.value[-1] else 0.0
+
+    def _seen(self) -> float:
+        """Rows that an epoch saw, at least."""
+        return self._steps_an_epoch() * self._rows_a_step()

@@ -40,6 +40,7 @@ from typing import NamedTuple
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.stats import noise
@@ -61,6 +62,23 @@ class EvalEqualsTrain(LogRule):
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        count = len(list(self._borders()))
+        if count < MIN_BORDERS:
+            return Unmet(
+                f"an evaluation stands at {count:,} borders of epochs where the training loss drops, and it takes "
+                f"{MIN_BORDERS}",
+                "evaluate at the end of each epoch (eval_strategy: epoch), and log more often than that",
+            )
+        return None
+
+    def figure(self) -> str:
+        borders = list(self._borders())
+        leaked = sum(abs(b.evaluation - b.after) < abs(b.evaluation - b.before) for b in borders)
+        return f"eval_loss falls with the training loss at {leaked:,} of {len(borders):,} borders of epochs"
 
     def findings(self) -> Iterator[Finding]:
         borders = list(self._borders())

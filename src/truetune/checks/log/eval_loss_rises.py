@@ -54,6 +54,16 @@ class EvalLossRises(LogRule):
     severity = "warning"
     kinds = ("language", "preference")
     needs = ("eval_loss",)
+    least = 3
+
+    def figure(self) -> str:
+        curve = self.subject.curve("eval_loss").finite()
+        best = int(np.argmin(curve.value))
+        return (
+            f"eval_loss is lowest at step {curve.step[best]:,.0f} with {curve.value[best]:.4g} and ends at "
+            f"{curve.value[-1]:.4g} ({curve.step.size:,} evaluations)"
+            + ("; the best checkpoint was kept" if self._kept() else "")
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 
 TIMES = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "num_tokens"}
@@ -44,10 +45,23 @@ class EvalWithoutLoss(LogRule):
     code = "TT814"
     severity = "warning"
 
+    def unmet(self) -> Unmet | None:
+        log = self.subject
+        if log.curve("eval_runtime") or self._measured():
+            return None
+        if log.facts.get("eval_strategy") in ("steps", "epoch"):
+            return Unmet("the run has not come to its first evaluation")
+        return Unmet("the run evaluated nothing", "evaluate while training (eval_strategy and an eval_dataset)")
+
+    def figure(self) -> str:
+        names = self._measured()
+        times = max(self.subject.curve(name).step.size for name in names)
+        return f"{times:,} evaluations gave {', '.join(names[:3])}"
+
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         runs = log.curve("eval_runtime").step.size
-        measured = [n for n in log.curves if n.startswith("eval_") and n.removeprefix("eval_") not in TIMES]
+        measured = self._measured()
         if runs and not measured:
             yield self.finding(
                 f"{runs:,} evaluations ran and none gave a loss or another metric",
@@ -63,3 +77,8 @@ class EvalWithoutLoss(LogRule):
                 f"eval_strategy is {wanted!r}, and {log.last_step:,.0f} steps were logged without an evaluation",
                 "give the trainer an eval_dataset",
             )
+
+    def _measured(self) -> list[str]:
+        """Metrics of the evaluations, `eval_loss` first where it is there."""
+        names = (n for n in self.subject.curves if n.startswith("eval_") and n.removeprefix("eval_") not in TIMES)
+        return sorted(names, key=lambda name: name != "eval_loss")

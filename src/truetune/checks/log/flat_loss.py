@@ -3,7 +3,9 @@
 ## What it does
 Takes the Theil-Sen slope of the loss with its 95 % interval. It fires where even the steepest slope of that interval
 lowers the loss by less than 2 % over the whole run, and either the learning rate is 0 or below 5e-8 throughout, or
-the run saw its rows at least twice. A plateau on rows that are seen once is healthy and no finding.
+the run saw its rows at least twice. A plateau on rows that are seen once is healthy and no finding, and so is a loss
+that falls slowly while the learning rate is still being warmed up. A loss that fell in its first records, and is flat
+from there on, was learned from.
 
 ## Why it is bad
 A model that reads the same rows again knows them better, so the loss falls at least a little if anything is learned.
@@ -36,12 +38,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve
 from truetune.logs.stats import noise, trend
 
 NO_RATE = 5e-8
+LOG_RATE = "log the learning rate (transformers does at each logging step)"
 MOVES, RISES = 0.02, 0.1
+FIRST = 3
+"""Records that say where a loss began: one alone may be noise"""
 MIN_RATED, MIN_EPOCHS = 5, 20
 
 
@@ -50,6 +57,26 @@ class FlatLoss(LogRule):
     severity = "warning"
     kinds = ("language",)
     needs = ("loss",)
+    least = MIN_RATED
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        log, norm = self.subject, self.subject.curve("grad_norm")
+        if norm and not norm.value.any():
+            return Unmet("every gradient norm is 0, which grad-norm-zero is about")
+        seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCHS
+        if log.curve("learning_rate").finite() or seen_again:
+            return None
+        return Unmet("the log has no learning rate, and does not show rows that were seen twice", LOG_RATE)
+
+    def figure(self) -> str:
+        loss, rate = (self.subject.curve(name).finite() for name in ("loss", "learning_rate"))
+        span = float(loss.step[-1] - loss.step[0])
+        moved = trend(loss).slope * span
+        return f"the slope of the loss over the run is {moved:+.3g} at a level of {np.median(loss.value):.3g}" + (
+            f", with a learning rate of up to {rate.value.max():.3g}" if rate else ""
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -65,9 +92,11 @@ class FlatLoss(LogRule):
         peak = float(rate.value.max()) if rate else None
         rated = peak is not None and peak < NO_RATE
         again = log.epochs >= 2 and loss.step.size >= MIN_EPOCHS and most < MOVES * level
+        again = again and not (_warms_up(rate) and line.high < 0)
         if (
             level < 0.05
             or line.slope * span > RISES * level
+            or _fell_at_first(loss, level)
             or not (again or (rated and drop < max(MOVES * level, noise(loss.value))))
         ):
             return
@@ -85,3 +114,14 @@ class FlatLoss(LogRule):
             ),
             figure=figure("loss", {"loss": loss}),
         )
+
+
+def _fell_at_first(loss: Curve, level: float) -> bool:
+    """Did the loss begin above the level that it then keeps? Something was learned, in a small part of the run."""
+    began = float(np.median(loss.value[:FIRST]))
+    return began - level > max(RISES * level, 3 * noise(loss.value))
+
+
+def _warms_up(rate: Curve) -> bool:
+    """Does the learning rate still rise at the end of the log?"""
+    return rate.step.size > 1 and bool(rate.value[-1] > rate.value[0]) and bool((np.diff(rate.value) >= 0).all())

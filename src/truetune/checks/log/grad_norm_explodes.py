@@ -4,7 +4,7 @@
 Looks for the strongest change of level in the logarithm of `grad_norm` (CUSUM): it fires where the level after it is
 ten times the one before, up to the last tenth of the run, and the Mann-Kendall test finds a rise (z > 3.3). Norms
 that are not finite count where they are more than one in twenty after the first twenty steps (before, fp16 looks for
-its scale).
+its scale), or where none of eight or more is finite.
 
 ## Why it is bad
 Training leaves the region where its steps make sense; the loss follows a little later. Under clipping every step is
@@ -41,23 +41,37 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
-from truetune.logs.stats import shift, trend
+from truetune.logs.stats import ends, shift, trend
 
 MIN_POINTS = 20
+MIN_NEVER = 8
+"""Records without one finite norm: a scale of fp16 that is still looked for has some"""
 TIMES = 10.0
 
 
 class GradNormExplodes(LogRule):
     code = "TT811"
     severity = "warning"
+    moot_where = ("loss-climbs-above-guessing",)
     needs = ("grad_norm",)
+    least = MIN_POINTS
+
+    def figure(self) -> str:
+        norm = self.subject.curve("grad_norm")
+        seen = norm.finite().value
+        first, last = ends(seen)
+        return (
+            f"the gradient norm is {first:.3g} at first and {last:.3g} at the end (medians), {seen.max():.3g} at most; "
+            f"{norm.step.size - seen.size:,} of {norm.step.size:,} are not finite"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         norm = log.curve("grad_norm")
         late = np.isfinite(norm.value) | (norm.step < 20)
-        if norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size:
-            bad = norm.step[~late]
+        never = norm.step.size >= MIN_NEVER and not norm.finite()
+        if never or (norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size):
+            bad = norm.step[~np.isfinite(norm.value)] if never else norm.step[~late]
             yield self.finding(
                 f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps",
                 "train in bf16, or lower the learning rate",

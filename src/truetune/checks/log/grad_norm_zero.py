@@ -3,11 +3,13 @@
 ## What it does
 Looks for a run whose `grad_norm` is 0.0 in every record, two at least, and whose loss does not fall. In reinforcement
 (GRPO, RLOO), whose loss is near 0 in any case, it fires by the norm alone, unless rewards that never differ
-(`no-reward-signal`) or answers that are all cut (`completions-always-cut`) explain it.
+(`no-reward-signal`) or answers that are all cut (`completions-always-cut`) explain it. There it is a
+warning where half of 20 norms or more are 0 and the log does not say whether rewards differ.
 
 ## Why it is bad
 No parameter moves. Most often an adapter was loaded by `PeftModel.from_pretrained` without `is_trainable=True`, or
-every parameter was frozen; the run ends well and saves what it began with.
+every parameter was frozen; the run ends well and saves what it began with. Where the output holds torch's warning on
+checkpointed inputs without gradients, that is the cause: reentrant checkpointing over a frozen embedding.
 
 ## Example
 ```yaml
@@ -37,35 +39,89 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.reinforcement import cut, is_dead, without_signal
 from truetune.logs.stats import ends, falls
+
+MIN_POINTS, MOST = 20, 0.5
+CHECKPOINTED = "checkpointing-without-gradient"
+"""The known message of torch's reentrant checkpointing where nothing below requires a gradient"""
+THROUGH_CHECKPOINTS = (
+    "call model.enable_input_require_grads(), or set gradient_checkpointing_kwargs={'use_reentrant': False}: the "
+    "checkpointed layers cut the gradients off"
+)
 
 
 class GradNormZero(LogRule):
     code = "TT803"
     severity = "error"
     needs = ("grad_norm",)
+    least = 2
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.curve("grad_norm").value.any():
+            return None
+        if self._is_explained():
+            return Unmet("every gradient norm is 0, which rewards without a spread or cut answers explain")
+        return Unmet("every gradient norm is 0 while the loss is 0 or falls: it was not measured")
+
+    def figure(self) -> str:
+        norm = self.subject.curve("grad_norm").finite().value
+        zeros = int((norm == 0).sum())
+        return f"{zeros:,} of {norm.size:,} gradient norms are 0; their median is {np.median(norm):.3g}"
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         norm, loss = log.curve("grad_norm"), log.curve("loss").finite()
+        zeros = int((norm.value == 0).sum())
+        if log.kind == "reinforcement" and norm.step.size >= MIN_POINTS and MOST <= zeros / norm.step.size < 1:
+            yield from self._mostly(zeros)
         if norm.step.size < 2 or np.any(norm.value != 0) or self._is_explained():
             return
-        evidence: tuple[str, ...] = ()
+        evidence = self._cause_in_output()
         if log.kind != "reinforcement" and loss:
             if not loss.value.any() or (loss.step.size > 2 and falls(loss)):
                 return
             first, last = ends(loss.value)
-            evidence = (f"the loss stays: {first:.4g} at first, {last:.4g} at the end",)
+            evidence = (f"the loss stays: {first:.4g} at first, {last:.4g} at the end", *evidence)
         yield self.finding(
             f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter is trained",
-            "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True), or a fresh adapter",
+            THROUGH_CHECKPOINTS
+            if self._cause_in_output()
+            else "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True), or a fresh adapter",
             evidence=evidence,
             count=int(norm.step.size),
             total=int(norm.step.size),
             figure=figure("loss and gradient norm", {"loss": loss, "grad_norm": norm}),
+        )
+
+    def _cause_in_output(self) -> tuple[str, ...]:
+        """What was printed of checkpointed layers without gradients, which is a cause of its own."""
+        output = self.subject.output
+        notices = output.notices if output else ()
+        return tuple(
+            f"line {notice.line:,} of {output.file} says why: {notice.text}"
+            for notice in notices
+            if output and notice.message.name == CHECKPOINTED
+        )
+
+    def _mostly(self, zeros: int) -> Iterator[Finding]:
+        """Of reinforcement: most steps have no gradient, and rewards without a spread do not tell why."""
+        norm = self.subject.curve("grad_norm")
+        if without_signal(self.subject):
+            return
+        yield self.finding(
+            f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and the log does "
+            "not say whether rewards differ",
+            "log reward_std or frac_reward_zero_std, and see that the answers to one prompt get different rewards",
+            severity="warning",
+            count=zeros,
+            total=int(norm.step.size),
+            figure=figure("gradient norm", {"grad_norm": norm}),
         )
 
     def _is_explained(self) -> bool:

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 
@@ -48,6 +49,21 @@ class GradientsAlwaysClipped(LogRule):
     code = "TT812"
     severity = "info"
     needs = ("grad_norm",)
+    least = MIN_POINTS
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        limit = self.subject.number("max_grad_norm")
+        if limit is None:
+            return Unmet("the log names no max_grad_norm", "name W&B's files of the run, which hold its settings")
+        return Unmet("gradients are not clipped") if limit <= 0 else None
+
+    def figure(self) -> str:
+        limit, norm = self.subject.number("max_grad_norm") or 0.0, self.subject.curve("grad_norm").finite().value
+        clipped = int((norm > limit).sum())
+        usual = np.median(norm)
+        return f"{clipped:,} of {norm.size:,} gradients are clipped at {limit:g}; their median norm is {usual:.3g}"
 
     def findings(self) -> Iterator[Finding]:
         limit, norm = self.subject.number("max_grad_norm"), self.subject.curve("grad_norm").finite()

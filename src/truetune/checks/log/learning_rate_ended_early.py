@@ -4,7 +4,8 @@
 Looks how long the learning rate is at its end value of zero (below a millionth of the peak): it fires where that is a
 tenth of the run or more. It also fires where a rate that came down to nothing climbs again without a jump: a cosine
 that was stepped past its end. Schedules that restart with a jump or go up and down in straight lines, or end at a
-floor above zero, are left alone.
+floor above zero, are left alone. Of preferences, rewards and reinforcement, it fires too where the rate is 0 at every
+record; of language models `flat-loss` does.
 
 ## Why it is bad
 Nothing is learned in that part of the run. In a loop of one's own, `accelerator.prepare(scheduler)` steps the
@@ -36,11 +37,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
 
 NOTHING = 1e-6
+MIN_POINTS, MIN_ZEROS = 8, 3
 SHARE = 0.1
 STRAIGHT = 1.2
 """Steepest over median slope; 1 of triangles, which are planned, 1.4 of a cosine"""
@@ -52,11 +55,25 @@ class LearningRateEndedEarly(LogRule):
     code = "TT810"
     severity = "error"
     needs = ("learning_rate",)
+    least = MIN_POINTS
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        never = self.subject.curve("learning_rate").finite().value.max() <= 0
+        return Unmet("the learning rate is 0 throughout, which flat-loss is about") if never else None
+
+    def figure(self) -> str:
+        rate = self.subject.curve("learning_rate").finite()
+        idle = int((rate.value <= NOTHING * rate.value.max()).sum())
+        return f"the learning rate is 0 at {idle:,} of {rate.step.size:,} records, and {rate.value[-1]:.3g} at the last"
 
     def findings(self) -> Iterator[Finding]:
         rate = self.subject.curve("learning_rate").finite()
         n = rate.step.size
-        if n < 8 or rate.value.max() <= 0:
+        if n >= MIN_ZEROS and not rate.value.any() and self.subject.kind != "language":
+            yield self._never_began(rate)
+        if n < MIN_POINTS or rate.value.max() <= 0:
             return
         peak = float(rate.value.max())
         idle = n - (int(np.flatnonzero(rate.value > NOTHING * peak)[-1]) + 1)
@@ -80,6 +97,16 @@ class LearningRateEndedEarly(LogRule):
                 severity="warning",
                 figure=figure("learning rate", {"learning_rate": rate}, {"end of the schedule": again}),
             )
+
+    def _never_began(self, rate: Curve) -> Finding:
+        """A rate of 0 throughout; where the loss tells (language models), `flat-loss` says so."""
+        return self.finding(
+            f"the learning rate is 0 at all {rate.step.size:,} records: nothing is trained",
+            "give a learning rate, and see that the schedule is built over the steps of the run",
+            count=int(rate.step.size),
+            total=int(rate.step.size),
+            figure=figure("learning rate", {"learning_rate": rate}),
+        )
 
     def _processes(self, share: float) -> str:
         count = round(1 / share) if share else 0

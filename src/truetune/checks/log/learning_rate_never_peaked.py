@@ -39,6 +39,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 
@@ -50,6 +51,25 @@ class LearningRateNeverPeaked(LogRule):
     code = "TT809"
     severity = "error"
     needs = ("learning_rate",)
+    least = 3
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        log, rate = self.subject, self.subject.curve("learning_rate").finite()
+        if rate.step[-1] < TRIAL and not log.number("learning_rate"):
+            return Unmet(f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run")
+        if log.total_steps and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= log.total_steps:
+            return Unmet("the run has not come to its last step", "name its log when it has ended")
+        return None
+
+    def figure(self) -> str:
+        rate = self.subject.curve("learning_rate").finite()
+        top = int(np.argmax(rate.value))
+        return (
+            f"the learning rate is highest at step {rate.step[top]:,.0f} of {rate.step[-1]:,.0f} with "
+            f"{rate.value[top]:.3g}, and {rate.value[-1]:.3g} at the end"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

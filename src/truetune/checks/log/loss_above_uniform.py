@@ -4,10 +4,12 @@
 Compares the lowest of the first three losses with ln(vocabulary), the loss of a model that holds every token for
 equally likely: it fires above 1.2 times that. The vocabulary comes from the config.json beside the log, or the data's
 tokenizer; where neither is known, it is taken to be a million, and the finding is a warning. Models that predict no
-tokens (by the class in config.json) are left alone. So is a loss that `loss-is-a-sum` explains. A loss that comes down
-below half of guessing within the run, with an evaluation loss to match, was that of a model that had never been run
-like this (mT5, whose head was not trained on whole texts, begins at 25): a note where the vocabulary is known, and
-nothing where it is not.
+tokens (by the class in config.json) are left alone. So is a loss that `loss-is-a-sum` explains, and one beside which
+several smaller losses are logged that it is made of (`ploss_0`, `ploss_1`, ...; `ce_loss`, `aux_loss`). A loss that
+comes down below half of guessing within the run, with an evaluation loss to match, was that of a model that had never
+been run like this (mT5, whose head was not trained on whole texts, begins at 25): a note where the vocabulary is known,
+and nothing where it is not. A loss that ends where guessing is, above nine tenths of it after 20 records or more, is a
+warning at the end of a run, and a note where the log does not say that it has ended.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
@@ -48,12 +50,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import OTHER_LOSS
 from truetune.logs.log import Curve
-from truetune.logs.sums import summed_over
+from truetune.logs.sums import parts_of, summed_over
 
 TIMES = 1.2
+ABOUT, MIN_POINTS = 0.9, 20
+"""Of guessing, at the end of a run of so many records"""
 MOST = 1_000_000
 
 
@@ -63,17 +69,36 @@ class LossAboveUniform(LogRule):
     kinds = ("language",)
     needs = ("loss",)
 
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.of_tokens:
+            return OTHER_LOSS
+        if self._first() <= TIMES * self._guess():
+            return None
+        if summed_over(self.subject):
+            return Unmet("the loss is a sum, which loss-is-a-sum is about")
+        return Unmet(
+            f"the loss begins at {self._first():.4g} and comes down below half of guessing, and the vocabulary is not "
+            "known",
+            "keep config.json beside the log, or name the data with --data and -t",
+        )
+
+    def figure(self) -> str:
+        known = "" if self._size() else ", were there a million tokens: the vocabulary is not known"
+        return f"the loss begins at {self._first():.4g}; a model that guesses has {self._guess():.4g}{known}"
+
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
-        size = log.number("vocab_size") or (log.data.vocabulary if log.data else None)
-        known = size is not None and size > 1
-        guess = math.log(size if size is not None and known else MOST)
         if not log.of_tokens or not loss:
             return
-        first = float(loss.value[:3].min())
+        size, guess, first = self._size(), self._guess(), self._first()
+        known = bool(size)
+        if known and self._stays(guess):
+            yield self._found_at_guessing(guess)
         recovers = self._recovers(guess)
-        if first <= TIMES * guess or summed_over(log) or (recovers and not known):
+        if first <= TIMES * guess or summed_over(log) or parts_of(log) or (recovers and not known):
             return
         times = round(first / guess, 1)
         evaluated = log.curve("eval_loss").finite()
@@ -83,6 +108,36 @@ class LossAboveUniform(LogRule):
             "see that the labels are the model's own ids and its weights were loaded, and that the loss is a mean",
             severity="info" if recovers else "error" if known else "warning",
             evidence=(f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",) if evaluated else (),
+            figure=figure("loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}),
+        )
+
+    def _size(self) -> float:
+        """Tokens of the vocabulary; 0 where it is not known."""
+        log = self.subject
+        size = log.number("vocab_size") or (log.data.vocabulary if log.data else None)
+        return size if size is not None and size > 1 else 0.0
+
+    def _guess(self) -> float:
+        return math.log(self._size() or MOST)
+
+    def _first(self) -> float:
+        """The lowest of the first three losses."""
+        return float(self.subject.curve("loss").finite().value[:3].min())
+
+    def _stays(self, guess: float) -> bool:
+        """Is the loss at the end still that of guessing, and the run over as far as its log tells?"""
+        log, loss = self.subject, self.subject.curve("loss").finite()
+        over = not log.total_steps or log.last_step >= log.total_steps
+        near = ABOUT * guess < float(np.median(loss.value[-5:])) <= TIMES * guess
+        return over and loss.step.size >= MIN_POINTS and near
+
+    def _found_at_guessing(self, guess: float) -> Finding:
+        loss, planned = self.subject.curve("loss").finite(), bool(self.subject.total_steps)
+        return self.finding(
+            f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records, and a model that "
+            f"guesses has {guess:.4g}: nothing was learned",
+            "see that the weights were loaded, that they are trained, and that the labels are those of the answers",
+            severity="warning" if planned else "info",
             figure=figure("loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}),
         )
 

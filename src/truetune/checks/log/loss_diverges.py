@@ -38,11 +38,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import RESUMED, too_few
 from truetune.logs.log import Curve
 from truetune.logs.seams import fresh_starts
-from truetune.logs.stats import mad, noise, rolling, runs, shift, thin
+from truetune.logs.stats import ends, mad, noise, rolling, runs, shift, thin
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
 
@@ -50,7 +52,23 @@ MIN_POINTS, MOST_POINTS = 8, 2_000
 class LossDiverges(LogRule):
     code = "TT805"
     severity = "error"
+    moot_where = ("loss-climbs-above-guessing",)
+    kinds = ("language", "preference", "reward")
     needs = ("loss",)
+    least = MIN_POINTS
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        live = int((self.subject.curve("loss").finite().value != 0).sum())
+        if live < MIN_POINTS:
+            return too_few(live, MIN_POINTS, "a loss that is not 0")
+        return RESUMED if fresh_starts(self.subject) else None
+
+    def figure(self) -> str:
+        loss = self.subject.curve("loss").finite().value
+        first, last = ends(loss)
+        return f"the loss is {first:.4g} at first, {loss.min():.4g} at the lowest and {last:.4g} at the end"
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -58,7 +76,7 @@ class LossDiverges(LogRule):
         live = loss.value != 0
         loss = thin(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
         n = loss.step.size
-        if log.kind == "reinforcement" or n < MIN_POINTS or fresh_starts(log):
+        if log.kind not in self.kinds or n < MIN_POINTS or fresh_starts(log):
             return
         k = max(3, n // 10)
         first = min(float(np.median(loss.value[:k])), float(np.median(loss.value[:3])))

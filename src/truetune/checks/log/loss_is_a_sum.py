@@ -39,9 +39,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.logs.sums import summed_over
+from truetune.checks.unmet import OTHER_LOSS, too_few
+from truetune.logs.sums import FALL, MIN_EVALUATIONS, summed_over
 
 
 class LossIsASum(LogRule):
@@ -49,6 +51,24 @@ class LossIsASum(LogRule):
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.of_tokens:
+            return OTHER_LOSS
+        loss, evaluated = self.subject.curve("loss").finite(), self.subject.curve("eval_loss").finite()
+        late = int((evaluated.step >= loss.step[0]).sum()) if loss else 0
+        if late < MIN_EVALUATIONS:
+            return too_few(late, MIN_EVALUATIONS, "eval_loss beside the loss")
+        if evaluated.value[-1] > FALL * evaluated.value[0]:
+            return Unmet("eval_loss does not fall by a fifth: a factor can't be told from a distance")
+        return None
+
+    def figure(self) -> str:
+        loss, evaluated = self.subject.curve("loss").finite(), self.subject.curve("eval_loss").finite()
+        ratios = loss.at(evaluated.step) / evaluated.value
+        return f"the training loss is {ratios.min():.3g} to {ratios.max():.3g} times eval_loss"
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

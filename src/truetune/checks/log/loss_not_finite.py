@@ -37,16 +37,28 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import LOGGED_BY
+
+LOSSES = ("loss", "eval_loss")
 
 
 class LossNotFinite(LogRule):
     code = "TT802"
     severity = "error"
 
+    def unmet(self) -> Unmet | None:
+        logged = any(self.subject.curve(name) for name in LOSSES)
+        return None if logged else Unmet("the log has no loss and no eval_loss", LOGGED_BY["loss"])
+
+    def figure(self) -> str:
+        counts = ((name, self.subject.curve(name).step.size) for name in LOSSES)
+        return "not finite: " + " and ".join(f"0 of {count:,} records of {name}" for name, count in counts if count)
+
     def findings(self) -> Iterator[Finding]:
-        for name in ("loss", "eval_loss"):
+        for name in LOSSES:
             curve = self.subject.curve(name)
             bad = ~np.isfinite(curve.value)
             if not bad.any():

@@ -56,8 +56,18 @@ CYCLES = 6
 class LossOscillates(LogRule):
     code = "TT807"
     severity = "warning"
+    moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)
+    least = MIN_POINTS
+
+    def figure(self) -> str:
+        loss = self.subject.curve("loss").finite().value[-MOST_POINTS:]
+        quarter = loss.size // 4
+        return (
+            f"no period in {loss.size:,} records; the noise is {noise(loss[:quarter]):.3g} in the first quarter and "
+            f"{noise(loss[-quarter:]):.3g} in the last, at a level of {np.median(loss):.3g}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -39,8 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import too_few
 from truetune.logs.log import Floats
 
 MIN_REPEATS = 10
@@ -53,14 +55,45 @@ class LossRepeatsExactly(LogRule):
     severity = "error"
     kinds = ("language",)
     needs = ("loss",)
+    least = 2 * MIN_REPEATS
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        value = self._live()
+        if value.size < self.least:
+            return too_few(value.size, self.least, "a loss that is not 0")
+        if self._is_still("grad_norm"):
+            return Unmet("every gradient norm is 0, which grad-norm-zero is about")
+        if self._is_still("learning_rate"):
+            return Unmet("the learning rate is 0 throughout, which flat-loss is about")
+        return Unmet("the losses are logged with too few digits") if np.median(value) < DIGITS * _digit(value) else None
+
+    def figure(self) -> str:
+        value = self._live()
+        return f"{int((_lags(value) > 0).sum()):,} of {value.size:,} losses repeat an earlier one to the last digit"
+
+    def _live(self) -> Floats:
+        loss: Floats = self.subject.curve("loss").finite().value
+        live: Floats = loss[loss != 0]
+        return live
+
+    def _is_still(self, name: str) -> bool:
+        """Is the curve there, and 0 throughout?"""
+        curve = self.subject.curve(name)
+        return bool(curve) and not curve.value.any()
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
+        loss = log.curve("loss").finite()
         live = loss.value != 0
         value, n = loss.value[live], int(live.sum())
-        frozen = bool(norm) and not norm.value.any()
-        if log.kind != "language" or n < 2 * MIN_REPEATS or frozen or np.median(value) < DIGITS * _digit(value):
+        if (
+            log.kind != "language"
+            or n < self.least
+            or self._is_still("grad_norm")
+            or np.median(value) < DIGITS * _digit(value)
+        ):
             return
         lags = _lags(value)
         late = lags[n // 2 :]
@@ -68,8 +101,7 @@ class LossRepeatsExactly(LogRule):
         if not lag or (late == lag).sum() < max(MIN_REPEATS, 0.5 * late.size):
             return
         again, different = int((lags > 0).sum()), int(np.unique(value).size)
-        rate = log.curve("learning_rate").finite()
-        if rate and not rate.value.any():
+        if self._is_still("learning_rate"):
             return
         yield self.finding(
             f"{again:,} of {n:,} losses repeat an earlier one to the last digit ({different:,} different values)",

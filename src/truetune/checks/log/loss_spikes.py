@@ -40,8 +40,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import OTHER_LOSS, RESUMED
+from truetune.logs.log import Floats
 from truetune.logs.seams import fresh_starts
 from truetune.logs.stats import MAD, rolling, runs
 
@@ -54,8 +57,26 @@ CHANCE = 0.01
 class LossSpikes(LogRule):
     code = "TT806"
     severity = "warning"
+    moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)
+    least = MIN_POINTS
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.of_tokens:
+            return OTHER_LOSS
+        return RESUMED if fresh_starts(self.subject) else None
+
+    def figure(self) -> str:
+        loss = self.subject.curve("loss").finite()
+        level, score = _scores(loss.value)
+        top = int(np.argmax(score))
+        return (
+            f"the loss is at most {score[top]:.2g} robust standard deviations above its level: {loss.value[top]:.4g} "
+            f"over {level[top]:.4g} at step {loss.step[top]:,.0f}"
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -63,11 +84,7 @@ class LossSpikes(LogRule):
         n = loss.step.size
         if not log.of_tokens or n < MIN_POINTS or fresh_starts(log):
             return
-        level = rolling(loss.value, WINDOW)
-        away = loss.value - level
-        sigma = np.maximum(MAD * rolling(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9)
-        score = away / sigma
-        score[: max(3, n // 20)] = 0
+        level, score = _scores(loss.value)
         spikes, single, pushed = [], 0, []
         for start, end in runs(score > 5):
             top = start + int(np.argmax(score[start:end]))
@@ -101,3 +118,13 @@ class LossSpikes(LogRule):
         near = norm.value[(norm.step >= first) & (norm.step <= last)]
         usual = float(np.nanmedian(norm.value))
         return bool(near.size and (not np.isfinite(near).all() or near.max() > 20 * usual > 0))
+
+
+def _scores(values: Floats) -> tuple[Floats, Floats]:
+    """The level around each loss, and how many robust standard deviations above it the loss is; 0 at the beginning."""
+    level = rolling(values, WINDOW)
+    away = values - level
+    sigma = np.maximum(MAD * rolling(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9)
+    score = away / sigma
+    score[: max(3, values.size // 20)] = 0
+    return level, score

@@ -61,8 +61,17 @@ DECIDED = 5.0
 class NanHiddenByLoggingFilter(LogRule):
     code = "TT801"
     severity = "error"
+    moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language", "preference", "reward")
     needs = ("loss",)
+
+    def figure(self) -> str:
+        counts = []
+        for name in ("loss", "grad_norm"):
+            value = self.subject.curve(name).finite().value
+            if value.size:
+                counts.append(f"{int((value == 0).sum()):,} of {value.size:,} records of {name}")
+        return f"exactly 0: {' and '.join(counts)}"
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

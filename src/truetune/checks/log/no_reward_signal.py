@@ -49,6 +49,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import too_few
 from truetune.logs.log import Curve
 from truetune.logs.reinforcement import cut, is_dead, without_signal
 
@@ -118,5 +119,16 @@ class NoRewardSignal(LogRule):
             yield "every gradient norm is 0 as well"
 
     def unmet(self) -> Unmet | None:
-        known = without_signal(self.subject) or self.subject.curve("reward")
-        return super().unmet() or (None if known else Unmet("the log does not say rewards and their spread"))
+        if unmet := super().unmet():
+            return unmet
+        if not (without_signal(self.subject) or self.subject.curve("reward")):
+            return Unmet("the log does not say rewards and their spread", "log reward and reward_std (TRL does)")
+        return too_few(1, MIN_STEPS, "the rewards") if self.subject.last_step < MIN_STEPS else None
+
+    def figure(self) -> str:
+        share, reward = without_signal(self.subject).value, self.subject.curve("reward").finite().value
+        between = f"the reward is between {reward.min():.4g} and {reward.max():.4g}" if reward.size else ""
+        if not share.size:
+            return f"{between}; its spread over the answers to one prompt is not logged"
+        same = f"all answers have the same reward for {np.median(share):.0%} of the prompts (median)"
+        return f"{same}; {between}" if between else same

@@ -42,9 +42,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.logs.seams import fresh_starts
+from truetune.checks.unmet import too_few
+from truetune.logs.seams import MIN_LOSSES, MIN_RATES, fresh_starts
 
 SAYS = {
     "schedule": "the learning-rate schedule (and the optimizer with it) began anew",
@@ -57,6 +59,19 @@ class ResumeStartsFresh(LogRule):
     code = "TT816"
     severity = "error"
     needs = ("loss",)
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        enough = self.records("loss") >= MIN_LOSSES or self.records("learning_rate") >= MIN_RATES
+        return None if enough or len(self.subject.parts) > 1 else too_few(self.records("loss"), MIN_LOSSES, "loss")
+
+    def figure(self) -> str:
+        parts = len(self.subject.parts)
+        return (
+            f"no seam in {self.records('loss'):,} losses and {self.records('learning_rate'):,} learning rates, written "
+            + (f"in {parts:,} parts" if parts > 1 else "in one part")
+        )
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

@@ -41,9 +41,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
+from truetune.checks.unmet import LOG_MORE, OTHER_LOSS
+from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import noise
 
 UNSEEN = 0.95
@@ -59,8 +61,33 @@ DIFFER = 0.8
 class ShortcutLoss(LogRule):
     code = "TT808"
     severity = "warning"
+    moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)
+    least = 3
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.of_tokens:
+            return OTHER_LOSS
+        if not self.subject.epochs:
+            return Unmet("the log has no epoch", "log the epoch, as transformers does")
+        if self._unseen().size or self.subject.data is not None:
+            return None
+        return Unmet("no loss was logged before the first epoch ended", LOG_MORE)
+
+    def figure(self) -> str:
+        loss, data = self._unseen(), self.subject.data
+        lowest = f"the loss on rows not seen before is {loss.min():.4g} at the lowest" if loss.size else "no row is new"
+        if data is None:
+            return lowest
+        return f"{lowest}; knowing the answers alone gives {data.answer:.3g}, token counts alone {data.unigram:.3g}"
+
+    def _unseen(self) -> Floats:
+        """The losses before the first epoch ended."""
+        loss = self.subject.curve("loss").finite()
+        return loss.value[self.subject.epoch_at(loss.step) < UNSEEN]
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject

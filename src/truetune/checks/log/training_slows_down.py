@@ -36,10 +36,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet import LOGGED_BY, too_few
 from truetune.logs.log import EMPTY, Curve
-from truetune.logs.stats import shift, thin
+from truetune.logs.stats import ends, shift, thin
 
 MIN_POINTS = 20
 TIMES = 2.0
@@ -48,7 +50,19 @@ TIMES = 2.0
 class TrainingSlowsDown(LogRule):
     code = "TT817"
     severity = "info"
-    needs = ("wall_time",)
+
+    def unmet(self) -> Unmet | None:
+        count = int(self._rate()[1].step.size)
+        if count >= MIN_POINTS:
+            return None
+        if not self.subject.curve("wall_time") and not count:
+            return Unmet("the log has no wall_time and no tokens_per_second", LOGGED_BY["wall_time"])
+        return too_few(count, MIN_POINTS, "a rate")
+
+    def figure(self) -> str:
+        unit, rate = self._rate()
+        first, last = ends(rate.value)
+        return f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,} records)"
 
     def findings(self) -> Iterator[Finding]:
         unit, rate = self._rate()

@@ -36,15 +36,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CONTROL_TOKENS
 from truetune.checks.places import at_token, side_of
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import CONTENT
 
 NAMES = ("chosen", "rejected")
 
 
-class BosOrEosInsideAPreferencePair(DataRule):
+class BosOrEosInsideAPreferencePair(PairRule):
     code = "TT506"
     severity = "error"
 
@@ -55,7 +58,7 @@ class BosOrEosInsideAPreferencePair(DataRule):
         self.stops = {stop.id for stop in setup.probes.stops}
         self.wanted = np.array(sorted(setup.tokenizer.control), dtype=np.int32)
         self.control = tuple(filter(None, map(setup.tokenizer.backend.id_to_token, setup.tokenizer.control)))
-        self.pairs, self.rows = 0, set[int]()
+        self.rows = set[int]()
         self.found: Counter[str] = Counter()
         self.cases: list[Case] = []
 
@@ -87,6 +90,12 @@ class BosOrEosInsideAPreferencePair(DataRule):
         if token == self.bos and (first or token not in self.stops):
             return True
         return token in self.stops and bool(behind) and not behind.startswith(self.control)
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() if len(self.wanted) else NO_CONTROL_TOKENS
+
+    def figure(self) -> Measurement:
+        return counted("pairs with a BOS, stop or control token inside an answer", len(self.rows), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         if self.rows:

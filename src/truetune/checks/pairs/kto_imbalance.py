@@ -39,6 +39,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -54,12 +57,21 @@ class KtoImbalance(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.good = self.bad = 0
+        self.ratio = 0.0
+        """What the true labels weigh against the false ones"""
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
             if row.label is not None:
                 self.good += row.label
                 self.bad += not row.label
+
+    def unmet(self) -> Unmet | None:
+        return None if self.good + self.bad else NO_VERDICTS
+
+    def figure(self) -> Measurement:
+        weights = f" (weighed {self.ratio:.2f} to 1; recommended are 1 to 1.33)"
+        return counted("labels that are true", self.good, self.good + self.bad, weights)
 
     def findings(self) -> Iterator[Finding]:
         total = self.good + self.bad
@@ -78,6 +90,7 @@ class KtoImbalance(DataRule):
         ups, downs = training.desirable_weight, training.undesirable_weight
         up, down = 1.0 if ups is None else ups, 1.0 if downs is None else downs
         ratio = up * self.good / (down * self.bad) if down else float("inf")
+        self.ratio = ratio
         off = max(LOW / ratio if ratio else float("inf"), ratio / HIGH)
         if off > NOTED:
             weights = [down * self.bad / self.good * bound for bound in (LOW, HIGH)]

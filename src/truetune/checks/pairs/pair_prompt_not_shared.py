@@ -38,8 +38,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import in_rejected, in_row
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
@@ -56,13 +57,12 @@ Told = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 """What is wrong (empty: nothing), the evidence, and what makes a case of it"""
 
 
-class PairPromptNotShared(DataRule):
+class PairPromptNotShared(PairRule):
     code = "TT507"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.pairs = 0
         self.kinds: Counter[str] = Counter()
         self.cases: list[Case] = []
 
@@ -76,6 +76,9 @@ class PairPromptNotShared(DataRule):
                 self.kinds[kind] += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(at(batch, row, text))
+
+    def figure(self) -> Measurement:
+        return counted("pairs whose sides do not share one prompt", self.kinds.total(), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = self.kinds.total()

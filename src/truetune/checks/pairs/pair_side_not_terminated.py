@@ -33,21 +33,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import in_example, side_of
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch, Example
 
 MANY = 0.1
 
 
-class PairSideNotTerminated(DataRule):
+class PairSideNotTerminated(PairRule):
     code = "TT505"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.stops = tuple(stop.token for stop in setup.probes.stops)
-        self.pairs = 0
         self.open = {"chosen": 0, "rejected": 0}
         self.cases: list[Case] = []
 
@@ -71,6 +71,9 @@ class PairSideNotTerminated(DataRule):
             trained = {span.turn for span in rendering.spans}
             return all(turn.stop_start >= 0 for turn in rendering.turns if turn.message in trained)
         return rendering.text.rstrip().endswith(self.stops)
+
+    def figure(self) -> Measurement:
+        return counted("pairs with a stop token at the end of one side alone", sum(self.open.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = sum(self.open.values())

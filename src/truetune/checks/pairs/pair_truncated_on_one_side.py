@@ -45,13 +45,17 @@ from numpy.typing import NDArray
 
 from truetune.checks.by_trainer import CUT_ACTIONS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import tokens_not_counted
 from truetune.checks.pairs.sides import limit_of
 from truetune.checks.places import in_example, side_of
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
 
-class PairTruncatedOnOneSide(DataRule):
+class PairTruncatedOnOneSide(PairRule):
     code = "TT504"
     severity = "warning"
     by_trainer = (CUT_ACTIONS,)
@@ -59,14 +63,16 @@ class PairTruncatedOnOneSide(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.limit = limit_of(setup.spec)
-        self.pairs = self.empty = 0
+        self.empty = 0
         self.cut = {"chosen": 0, "rejected": 0}
+        self.media = Media()
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
+        self.media += batch.media
         one, other = (self._lost(side) for side in batch.pairs)
         behind = [side.contexts >= self.limit.tokens for side in batch.pairs]
         if not self.limit.from_end:
@@ -87,6 +93,14 @@ class PairTruncatedOnOneSide(DataRule):
         last = np.append(-1, np.flatnonzero(side.supervised))
         ends = last[np.searchsorted(last, side.offsets[1:]) - 1] - side.offsets[:-1]
         return np.asarray(ends >= self.limit.tokens)
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or tokens_not_counted(self.media, asked=self.spec.max_length is not None)
+
+    def figure(self) -> Measurement:
+        part = "beginning" if self.limit.from_end else "end"
+        what = f"pairs that lose the {part} of one answer alone at {self.limit.said}"
+        return counted(what, sum(self.cut.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = sum(self.cut.values())

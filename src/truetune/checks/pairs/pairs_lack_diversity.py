@@ -47,10 +47,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.edits import Ids, fewest, rest, shared, within
 from truetune.checks.pairs.sides import completions, wilson
 from truetune.checks.places import in_example
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
@@ -62,13 +63,13 @@ PATIENCE = 20_000_000
 """Steps for pairs that must be compared to the end; most are told apart by the counts of their tokens."""
 
 
-class PairsLackDiversity(DataRule):
+class PairsLackDiversity(PairRule):
     code = "TT509"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.pairs = self.alike = self.steps = self.left_out = 0
+        self.alike = self.steps = self.left_out = 0
         self.cases: list[Case] = []
         self.rejected = Grown()
 
@@ -104,6 +105,9 @@ class PairsLackDiversity(DataRule):
             self.cases.append(
                 in_example(chosen, i, int(chosen.contexts[i]) + min(shared(good, bad), len(good) - 1), text)
             )
+
+    def figure(self) -> Measurement:
+        return counted("pairs whose two answers are nearly the same", self.alike, self.pairs - self.left_out)
 
     def findings(self) -> Iterator[Finding]:
         compared = self.pairs - self.left_out

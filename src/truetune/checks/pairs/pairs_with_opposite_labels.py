@@ -42,16 +42,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.sides import completions
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 
 SOME = 0.01
+NOTHING_TO_COMPARE = Unmet("it is about pairs whose answers differ, and KTO's labels; the rows hold neither")
 
 
-class PairsWithOppositeLabels(DataRule):
+class PairsWithOppositeLabels(PairRule):
     code = "TT508"
     severity = "warning"
 
@@ -79,6 +82,12 @@ class PairsWithOppositeLabels(DataRule):
             number = {at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at, _ in found}
             rows = [(one, two, number[at.file], at.line, at.row, begins) for one, two, at, begins in found]
             self.ways.add(np.array(rows, dtype=np.uint64))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.ways.parts else NOTHING_TO_COMPARE
+
+    def figure(self) -> Measurement:
+        return counted("comparisons that stand in the data the other way round as well", 0, len(self.ways.whole()))
 
     def findings(self) -> Iterator[Finding]:
         ways = self.ways.whole().reshape(-1, 6)

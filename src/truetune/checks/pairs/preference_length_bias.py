@@ -37,8 +37,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.sides import wilson
-from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule import PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
@@ -47,18 +49,34 @@ APART = 0.1
 FAR, NEAR = 0.75, 0.6
 
 
-class PreferenceLengthBias(DataRule):
+class PreferenceLengthBias(PairRule):
     code = "TT503"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.lengths = Grown()
+        self.longer = (0, 0)
+        """Pairs in which the longer answer is the chosen one, of those whose lengths differ"""
 
     def batch(self, batch: Batch) -> None:
         if batch.pairs is not None:
             counts = [side.per_example(side.supervised) for side in batch.pairs]
+            self.pairs += len(counts[0])
             self.lengths.add(np.stack(counts, axis=1).astype(np.int32))
+
+    def unmet(self) -> Unmet | None:
+        _, of = self.longer
+        if of and wilson(of, of)[0] <= NEAR:
+            reason = f"the lengths of only {of:,} of {self.pairs:,} pairs differ by more than a tenth: too few to tell"
+            return Unmet(reason, "give more pairs")
+        return super().unmet()
+
+    def figure(self) -> Measurement:
+        longer, of = self.longer
+        if not of:
+            return counted("pairs whose lengths differ by more than a tenth", 0, self.pairs)
+        return counted("pairs of unlike length in which the longer answer is the chosen one", longer, of)
 
     def findings(self) -> Iterator[Finding]:
         if not self.lengths.parts:
@@ -68,6 +86,7 @@ class PreferenceLengthBias(DataRule):
         apart = np.abs(chosen - rejected) > APART * lengths.max(axis=1)
         of = int(apart.sum())
         longer = int((chosen > rejected)[apart].sum())
+        self.longer = (longer, of)
         low, high = wilson(longer, of)
         if low > NEAR or high < 1 - NEAR:
             share, word = (longer / of, "longer") if low > NEAR else (1 - longer / of, "shorter")

@@ -38,23 +38,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.sides import completions, cut, limit_of
 from truetune.checks.places import at_answer
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
 
 MANY, SOME = 0.5, 0.01
 
 
-class PreferencePairsIdentical(DataRule):
+class PreferencePairsIdentical(PairRule):
     code = "TT501"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.limit = limit_of(setup.spec)
-        self.pairs = self.same = self.cut = 0
+        self.same = self.cut = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -79,6 +80,9 @@ class PreferencePairsIdentical(DataRule):
                 continue
             if len(self.cases) < MAX_CASES:
                 self.cases.append(at_answer(chosen, i, text))
+
+    def figure(self) -> Measurement:
+        return counted("pairs with the same answer on both sides", self.same + self.cut, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = self.same + self.cut

@@ -42,10 +42,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.priors import HARM, is_cut, refuses
 from truetune.checks.pairs.sides import Texts, texts_of, wilson
 from truetune.checks.places import in_row
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
@@ -64,15 +66,14 @@ HARMLESS = 0.05
 """Share of refused questions with a word of harm up to which refusing is taken for the worse answer."""
 
 
-class PreferencePairsSwapped(DataRule):
+class PreferencePairsSwapped(PairRule):
     code = "TT502"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.stops = tuple(stop.token for stop in setup.probes.stops)
-        self.spoke, self.against = Counter[str](), Counter[str]()
-        self.pairs = self.harmful = 0
+        self.spoke, self.against, self.harmful = Counter[str](), Counter[str](), 0
         self.cases: dict[str, list[Case]] = {kind: [] for kind in SAYS}
 
     def batch(self, batch: Batch) -> None:
@@ -102,6 +103,20 @@ class PreferencePairsSwapped(DataRule):
             yield "cut", stopped
         if not row.is_chat and (ended := good.endswith(self.stops)) != bad.endswith(self.stops):
             yield "open", not ended
+
+    def unmet(self) -> Unmet | None:
+        kind = self._most_telling()
+        if not self.pairs or kind == "scores" or self.spoke[kind] >= FEWEST:
+            return super().unmet()
+        reason = f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is better"
+        return Unmet(reason, "add columns of scores (score_chosen, score_rejected)")
+
+    def figure(self) -> Measurement:
+        kind = self._most_telling()
+        return counted(f"pairs in which {SAYS[kind]}", self.against[kind], self.spoke[kind], " that this tells apart")
+
+    def _most_telling(self) -> str:  # the row's own scores come first: they are no guess
+        return "scores" if self.spoke["scores"] else max(CLEAR, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
         refused = self.spoke["refused"]

@@ -36,9 +36,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.sides import texts_of
 from truetune.checks.places import in_rejected
-from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.template import REASONING_KEYS
@@ -46,13 +47,13 @@ from truetune.render.template import REASONING_KEYS
 MANY = 0.1
 
 
-class RejectedSideEmpty(DataRule):
+class RejectedSideEmpty(PairRule):
     code = "TT511"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.pairs = self.empty = 0
+        self.empty = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -64,6 +65,9 @@ class RejectedSideEmpty(DataRule):
                     if len(self.cases) < MAX_CASES:
                         text = f"the rejected side is {str(row.rejected)[:80]}"
                         self.cases.append(in_rejected(batch, row, text))
+
+    def figure(self) -> Measurement:
+        return counted("pairs with an empty rejected answer", self.empty, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -43,7 +43,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.recitation.recited import answers, case
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.recitation.recited import answers, case, no_answers
 from truetune.checks.rule import RecitationRule
 
 
@@ -69,6 +71,14 @@ class AnswersNeedAnotherPrompt(RecitationRule):
             cases=[case(row) for row in lost] or [Case(_difference(row["prompt"])) for row in differing[1:]],
             count=len(lost or differing),
             total=len(rows),
+        )
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_answers(self.subject)
+
+    def figure(self) -> Measurement:
+        return counted(
+            "prompts that are served with other ids than they are trained with", 0, len(answers(self.subject))
         )
 
 

@@ -44,7 +44,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.recitation.recited import answers, cases
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.recitation.recited import answers, cases, no_answers
 from truetune.checks.rule import RecitationRule
 
 
@@ -64,3 +66,9 @@ class EchoesThePrompt(RecitationRule):
                 count=len(echoes),
                 total=len(rows),
             )
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_answers(self.subject)
+
+    def figure(self) -> Measurement:
+        return counted("answers that begin with the question", 0, len(answers(self.subject)))

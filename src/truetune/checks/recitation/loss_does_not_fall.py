@@ -40,6 +40,7 @@ import math
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import recitation
 from truetune.checks.rule import RecitationRule
 
@@ -67,3 +68,21 @@ class LossDoesNotFall(RecitationRule):
                 "look at the labels that the collator makes, and at how the loss uses them",
                 evidence=[f"supervised answer tokens in these rows: {sum(supervised)}"] if supervised else (),
             )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        found = recitation(self.subject)
+        if "pairs" in found:
+            return Unmet("it is about the loss of rows, and pairs were trained")
+        losses = found.get("loss", ())
+        if not losses:
+            return Unmet("no loss of the miniature was recorded")
+        if losses[-1] > SHARE * losses[0]:
+            return Unmet(f"the miniature was trained for {len(losses)} steps, and fewer than {STEPS} tell nothing")
+        return None
+
+    def figure(self) -> str:
+        found = recitation(self.subject)
+        losses = found["loss"]
+        return f"the loss on {len(found['rows'])} rows goes from {losses[0]:.3g} to {losses[-1]:.3g}"

@@ -38,9 +38,12 @@ There is no automatic fix.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.recitation.recited import answers, cases, in_any_way, recitation
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.recitation.recited import answers, cases, in_any_way, no_answers, recitation
 from truetune.checks.rule import RecitationRule
 
 
@@ -50,7 +53,7 @@ class MemorisedButNotRecited(RecitationRule):
 
     def findings(self) -> Iterator[Finding]:
         rows = answers(self.subject)
-        lost = [row for row in rows if not (in_any_way(row) or row["field"] or row["echo"] or row["early"])]
+        lost = _lost(rows)
         if not lost or 2 * len(lost) < len(rows):
             return
         losses = recitation(self.subject)["loss"]
@@ -69,3 +72,15 @@ class MemorisedButNotRecited(RecitationRule):
             count=len(lost),
             total=len(rows),
         )  # fmt: skip
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_answers(self.subject)
+
+    def figure(self) -> Measurement:
+        rows = answers(self.subject)
+        return counted("learned answers that are not recited", len(_lost(rows)), len(rows))
+
+
+def _lost(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that are not recited from any prompt, and of which no other rule says why."""
+    return [row for row in rows if not (in_any_way(row) or row["field"] or row["echo"] or row["early"])]

@@ -42,6 +42,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.recitation.recited import recitation, short
 from truetune.checks.rule import RecitationRule
 
@@ -69,3 +71,13 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
             count=len(wrong),
             total=len(pairs),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        return None if recitation(self.subject).get("pairs") else Unmet("it is about pairs, and rows were trained")
+
+    def figure(self) -> Measurement:
+        pairs = recitation(self.subject)["pairs"]
+        grown = sum(pair["after"] > pair["before"] for pair in pairs)
+        return counted("pairs whose chosen answer is likelier against the rejected one", grown, len(pairs))

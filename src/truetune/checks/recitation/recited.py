@@ -7,6 +7,7 @@ from typing import Any
 
 from truetune.auditing.audit import Audit
 from truetune.checks.findings import Case
+from truetune.checks.judgement import Unmet
 
 UNLEARNED = 0.5
 """A mean cross-entropy of the labels, in nats, above which they were not learned"""
@@ -27,6 +28,18 @@ def answers(subject: Audit) -> list[dict[str, Any]]:
     if not found.get("fell") or (of_labels is not None and of_labels > UNLEARNED):
         return []
     return [row for row in found["rows"] if row["kind"] not in ("text", "inside")]
+
+
+def no_answers(subject: Audit) -> Unmet | None:
+    """Why nothing that the miniature said is judged; None where there are answers of learned rows."""
+    found = recitation(subject)
+    if answers(subject):
+        return None
+    if found.get("pairs"):
+        return Unmet("it is about rows with one answer, and pairs were trained")
+    if all(row["kind"] in ("text", "inside") for row in found.get("rows", ())):
+        return Unmet("it is about prompts with answers, and the rows are plain text")
+    return Unmet("the miniature did not learn its rows, so that it can't be asked for them")
 
 
 def in_any_way(row: dict[str, Any]) -> bool:

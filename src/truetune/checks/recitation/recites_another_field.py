@@ -45,7 +45,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.recitation.recited import answers, case
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.recitation.recited import answers, case, no_answers
 from truetune.checks.rule import RecitationRule
 
 
@@ -65,3 +67,9 @@ class RecitesAnotherField(RecitationRule):
                 count=len(wrong),
                 total=len(rows),
             )
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_answers(self.subject)
+
+    def figure(self) -> Measurement:
+        return counted("answers that are the text of another column", 0, len(answers(self.subject)))

@@ -40,9 +40,12 @@ There is no automatic fix: the collator, the pad token and the stop ids are chos
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.recitation.recited import answers, cases, ended, in_any_way, recitation
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.recitation.recited import answers, cases, ended, in_any_way, no_answers, recitation
 from truetune.checks.rule import RecitationRule
 
 
@@ -51,7 +54,7 @@ class RecitesButNeverStops(RecitationRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        known = [row for row in answers(self.subject) if in_any_way(row) and not row["cut"]]
+        known = self._known()
         endless = [row for row in known if not (ended(row) or ended(row["trained"]))]
         if not endless:
             return
@@ -70,3 +73,16 @@ class RecitesButNeverStops(RecitationRule):
             count=len(endless),
             total=len(known),
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_answers(self.subject)) is not None or self._known():
+            return lacking
+        return Unmet("no answer was recited whole, so that it is not known whether one ends")
+
+    def figure(self) -> Measurement:
+        known = len(self._known())
+        return counted("recited answers that stop", known, known)
+
+    def _known(self) -> list[dict[str, Any]]:
+        """Recited answers that no limit cut."""
+        return [row for row in answers(self.subject) if in_any_way(row) and not row["cut"]]

@@ -41,6 +41,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.recitation.recited import answers, recitation, short
 from truetune.checks.rule import RecitationRule
 
@@ -107,3 +109,21 @@ class ServedPromptDiffers(RecitationRule):
         return short(self.subject.probes.tokenizer.backend.decode(ids, skip_special_tokens=False)) + (
             f" (ids {ids})" if len(ids) < 4 else ""
         )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if "served" not in recitation(self.subject):
+            return Unmet("no server was asked for its prompts", "name it: truetune rehearse --endpoint URL")
+        return None
+
+    def figure(self) -> Measurement:
+        prompts = recitation(self.subject)["served"]["prompts"]
+        same = sum(self._is_trained(prompt) for prompt in prompts)
+        more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"
+        return counted("prompts that are the same on the server and in training", same, len(prompts), more)
+
+    def _is_trained(self, prompt: dict[str, Any]) -> bool:
+        """Are its ids, or their number where the server tells no ids, those of training?"""
+        trained = recitation(self.subject)["rows"][prompt["row"]]["ids"]["trained"]
+        return bool(prompt["count"] == len(trained) if prompt["ids"] is None else prompt["ids"] == trained)

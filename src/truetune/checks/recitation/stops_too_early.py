@@ -40,7 +40,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.recitation.recited import answers, cases, recitation
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.recitation.recited import answers, cases, no_answers, recitation
 from truetune.checks.rule import RecitationRule
 
 
@@ -64,3 +66,9 @@ class StopsTooEarly(RecitationRule):
                 count=len(early),
                 total=len(rows),
             )
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_answers(self.subject)
+
+    def figure(self) -> Measurement:
+        return counted("answers that stop before their end", 0, len(answers(self.subject)))

@@ -40,6 +40,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -68,6 +70,12 @@ class BoundaryTokenMerge(DataRule):
                         end = int(starts[at]) if at < len(starts) else len(rendering.text)
                         token = rendering.text[int(starts[at - 1]) : end]
                         self.cases.append(in_example(batch, i, at - 1, f"the token {token!r} spans the border"))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.borders else Unmet("it is about answers that follow a prompt, and there are none")
+
+    def figure(self) -> Measurement:
+        return counted("answers that begin inside a token of their prompt", self.merged, self.borders)
 
     def findings(self) -> Iterator[Finding]:
         if self.merged:

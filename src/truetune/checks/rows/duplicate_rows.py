@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.similar import Grown, near_pairs
 from truetune.data.conversation import Origin
@@ -78,6 +79,9 @@ class DuplicateRows(DataRule):
                    row.origin.line, row.origin.row) for row in batch.rows]  # fmt: skip
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
 
+    def figure(self) -> Measurement:
+        return counted("rows that are equal or nearly equal to an earlier one", 0, len(self.places))
+
     def findings(self) -> Iterator[Finding]:
         lines = self.places
         for kind, mine in self.copies.items():
@@ -94,7 +98,7 @@ class DuplicateRows(DataRule):
                     total=len(lines),
                 )
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         first: dict[int, int] = {}
         groups: dict[int, list[int]] = {}
         for early, late in sorted(pair for pairs in self.copies.values() for pair in pairs):

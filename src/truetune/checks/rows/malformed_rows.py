@@ -20,7 +20,7 @@ data:
 ```
 
 ## Fix safety
-Mend the rows at their source; truetune shows what it took in their place.
+Correct the rows at their source; truetune shows what it took in their place.
 
 ## References
 - axolotl-ai-cloud/axolotl#325, NVIDIA-NeMo/Automodel#3143
@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
@@ -65,12 +66,15 @@ class MalformedRows(DataRule):
         if len(self.cases) < MAX_CASES:
             self.cases.append(Case(reason.removeprefix(f"{origin.file}:{origin.line}: "), origin))
 
+    def figure(self) -> Measurement:
+        return counted("malformed rows", self.odd, self.rows)
+
     def findings(self) -> Iterator[Finding]:
         if self.odd:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.odd:,} of {self.rows:,} rows are malformed: {kinds}",
-                "mend or drop these rows",
+                "correct or drop these rows",
                 cases=self.cases,
                 count=self.odd,
                 total=self.rows,

@@ -36,6 +36,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EXAMPLE
 from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -70,6 +73,14 @@ class ResponseMarkerNotFound(DataRule):
             if len(self.cases) < MAX_CASES:
                 text = "its text is there, its tokens are not" if there else "it is not in the text"
                 self.cases.append(at_character(batch, i, found_at, text))
+
+    def unmet(self) -> Unmet | None:
+        if not len(self.ids):
+            return Unmet("no response marker is named", "name it with --response-marker if the trainer masks by one")
+        return None if self.examples else NO_EXAMPLE
+
+    def figure(self) -> Measurement:
+        return counted(f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples)
 
     def findings(self) -> Iterator[Finding]:
         if self.split + self.absent:

@@ -35,6 +35,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS
 from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -45,15 +48,17 @@ NONE = "none at all"
 class RoleAliasDropped(DataRule):
     code = "TT301"
     severity = "error"
+    moot_where = ("special-token-in-structure",)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.rows = self.odd = 0
+        self.rows = self.chats = self.odd = 0
         self.roles: Counter[str] = Counter()
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
+        self.chats += batch.chats
         for row in batch.rows:
             unknown = [problem for problem in row.problems if problem.kind == "unknown-role"]
             if unknown:
@@ -61,6 +66,12 @@ class RoleAliasDropped(DataRule):
                 self.roles.update(problem.text.partition(" has the role ")[2] or NONE for problem in unknown)
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(of_problem(batch, row, unknown[0]))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.chats else NO_CHATS
+
+    def figure(self) -> Measurement:
+        return counted("chats with turns of unknown roles", self.odd, self.chats)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

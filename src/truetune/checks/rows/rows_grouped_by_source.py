@@ -1,7 +1,10 @@
 """Neighbouring rows come from one source.
 
 ## What it does
-Compares the words that neighbouring rows share with what rows at random share (MinHash over tokens).
+Compares the words that neighbouring rows share with what rows at random share (MinHash over tokens). Numbers
+do not count: rows in the order of a running number or a date share their first digits. Compares as well how often
+neighbours have the same value in a column that nothing else reads (`source`, `chunk_id`, any name) or the same label,
+with the chance that rows at random have. A note where the trainer shuffles, or where groups are of two or three rows.
 
 ## Why it is bad
 Read in file order (streams, `shuffle=False`, packing before shuffling), batches hold one document or one task at a
@@ -29,45 +32,109 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import tokenizers
+from numpy.typing import NDArray
 
+from truetune.checks.by_trainer import ByFact, Judged
+from truetune.checks.column_runs import KeyColumns
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
 FEWEST = 100
+FEW_IN_A_RUN = 4.0
+"""Rows of one key in a row, on average, below which a batch still holds several keys"""
 MORE = 0.08
 """How much more of their words neighbours must share than rows at random."""
 SIGMAS = 5.0
+SHOWN_KEYS = 4
+WORD_BEGINNINGS = "\u0120\u2581 "
+"""How byte-level tokenizers and SentencePiece write the space before a word"""
+
+
+class Numbers:
+    """Tokens that are digits alone: rows with a running number or a date share them with their neighbours."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self._token = backend.id_to_token
+        self._known = np.zeros(0, dtype=np.bool_)
+        self._digits = np.zeros(0, dtype=np.bool_)
+
+    def among(self, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """(vocabulary,) whether an id is a number; right for these `ids` and those asked for before."""
+        more = max(0, int(ids.max(initial=-1)) + 1 - len(self._known))
+        self._known = np.pad(self._known, (0, more))
+        self._digits = np.pad(self._digits, (0, more))
+        for id in np.unique(ids[~self._known[ids]]).tolist():
+            self._known[id] = True
+            token = self._token(id) or ""
+            self._digits[id] = token.lstrip(WORD_BEGINNINGS).isdigit()
+        return self._digits
 
 
 class RowsGroupedBySource(DataRule):
     code = "TT306"
     severity = "warning"
+    by_trainer = (ByFact("shuffles", {True: Judged("info", "{trainer} shuffles the rows, unless they are a stream")}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.words = Grown()
+        self.numbers = Numbers(setup.tokenizer.backend)
+        self.keys = KeyColumns()
+        self.shared = (0.0, 0.0)
+        """The share of their words that neighbours have in common, and rows at random"""
 
     def batch(self, batch: Batch) -> None:
-        self.words.add(batch.fingerprints.words)
+        self.keys.add(batch.rows)
+        self.words.add(batch.word_sketches(self.numbers.among(batch.ids)))
+
+    def unmet(self) -> Unmet | None:
+        rows = len(self.words.whole())
+        if rows >= FEWEST:
+            return None
+        return Unmet(f"{rows:,} rows are too few to tell an order from chance", f"give at least {FEWEST} rows")
+
+    def figure(self) -> str:
+        near, random = self.shared
+        words = f"words that neighbouring rows share: {near:.1%}, rows at random: {random:.1%}"
+        return "; ".join([words, *map(str, self.keys.shared()[:SHOWN_KEYS])])
 
     def findings(self) -> Iterator[Finding]:
-        words = self.words.whole()
-        if len(words) < FEWEST:
+        rows = len(self.words.whole())
+        if rows < FEWEST:
             return
+        by_words, keys = self._words_are_grouped(), self.keys.grouped()
+        if not keys and not by_words:
+            return
+        near, random = self.shared
+        words = f"neighbouring rows share {near:.0%} of their words, rows at random {random:.0%}"
+        message = f"{words}: the file is grouped by source"
+        if keys:
+            runs = keys[0]
+            message = (
+                f"{runs.near:.0%} of neighbouring rows have the same {runs.column!r}, {runs.chance:.1%} of rows at "
+                f"random: the file is grouped by it ({runs.groups:,} groups)"
+            )
+        short = all(runs.run_length < FEW_IN_A_RUN for runs in keys) and not by_words
+        others = [f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}" for runs in self.keys.shared()]
+        yield self.finding(
+            message,
+            "shuffle the rows once, or make sure that the trainer shuffles (a stream only shuffles its buffer)",
+            severity="info" if short else None,
+            evidence=[f"{rows:,} rows; {words}", *others[:SHOWN_KEYS]],
+            total=rows,
+        )
+
+    def _words_are_grouped(self) -> bool:
+        """Do neighbours share more of their words than rows at random, beyond chance?"""
+        words = self.words.whole()
         order = np.random.default_rng(0).permutation(len(words))
         near = (words[1:] == words[:-1]).mean(axis=1)
         random = (words[order[1:]] == words[order[:-1]]).mean(axis=1)
-        difference = float(near.mean() - random.mean())
+        self.shared = (float(near.mean()), float(random.mean()))
+        difference = self.shared[0] - self.shared[1]
         error = float(np.sqrt((near.var() + random.var()) / len(near)))
-        if difference > MORE and difference > SIGMAS * error:
-            yield self.finding(
-                f"neighbouring rows share {near.mean():.0%} of their words, rows at random {random.mean():.0%}: "
-                "the file is grouped by source",
-                "shuffle the rows once, or make sure that the trainer shuffles (a stream only shuffles its buffer)",
-                evidence=[
-                    f"{len(words):,} rows; the difference is {difference / max(error, 1e-9):.0f} standard errors"
-                ],
-                total=len(words),
-            )
+        return difference > MORE and difference > SIGMAS * error

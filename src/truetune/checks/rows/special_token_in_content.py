@@ -40,6 +40,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS, NO_CONTROL_TOKENS
 from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -59,11 +62,13 @@ class SpecialTokenInContent(DataRule):
         self.control = np.zeros(size, dtype=np.bool_)
         self.control[list(setup.tokenizer.control)] = True
         self.turning = {stop.token for stop in setup.probes.stops}
-        self.rows, self.odd, self.tokens = 0, set[int](), Counter[str]()
+        self.rows = self.chats = 0
+        self.odd, self.tokens = set[int](), Counter[str]()
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
+        self.chats += len({row.origin.row for row, _ in batch.examples if row.is_chat})
         for place in np.flatnonzero(self.control[batch.ids] & CONTENT[batch.source]).tolist():
             example = int(np.searchsorted(batch.offsets, place, side="right")) - 1
             row, rendering = batch.examples[example]
@@ -75,6 +80,14 @@ class SpecialTokenInContent(DataRule):
                 if len(self.cases) < MAX_CASES:
                     at = int(batch.starts[place])
                     self.cases.append(at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40])))
+
+    def unmet(self) -> Unmet | None:
+        if not self.control.any():
+            return NO_CONTROL_TOKENS
+        return None if self.chats else NO_CHATS
+
+    def figure(self) -> Measurement:
+        return counted("chats with control tokens inside their content", len(self.odd), self.chats)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

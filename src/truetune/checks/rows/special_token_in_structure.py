@@ -37,6 +37,9 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CONTROL_TOKENS
 from truetune.checks.places import at_character, last_example, message_start
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -75,6 +78,12 @@ class SpecialTokenInStructure(DataRule):
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)
                 return at_character(batch, i, at + found.start() if at >= 0 else -1, text)
         return Case(text, row.origin)
+
+    def unmet(self) -> Unmet | None:
+        return None if self.setup.tokenizer.control else NO_CONTROL_TOKENS
+
+    def figure(self) -> Measurement:
+        return counted("rows with control tokens in roles, keys or variables", self.odd, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -40,6 +40,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -57,9 +59,10 @@ class ToolArgumentsDoubleEncoded(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
+        seen = {row.origin.row: row for row, _ in batch.examples}
+        self.calls += sum(1 for row in seen.values() for _ in _arguments(row))
         for i, (row, rendering) in enumerate(batch.examples):
             for turn, arguments in _arguments(row):
-                self.calls += 1
                 if not isinstance(arguments, str) or '"' not in arguments:
                     continue
                 quoted = f'"{json_body(arguments, False)}"'
@@ -68,6 +71,12 @@ class ToolArgumentsDoubleEncoded(DataRule):
                     if len(self.cases) < MAX_CASES:
                         at = rendering.text.index(quoted)
                         self.cases.append(at_character(batch, i, at, f"written as {quoted[:70]}", turn))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.calls else Unmet("it is about tool calls, and no row has one")
+
+    def figure(self) -> Measurement:
+        return counted("tool calls whose arguments the template writes as a string in JSON", len(self.rows), self.calls)
 
     def findings(self) -> Iterator[Finding]:
         if self.rows:

@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.similar import near_in
 from truetune.data.conversation import Conversation, Origin
@@ -92,7 +93,7 @@ class TrainEvalLeak(DataRule):
         for i, other in near_in(prints.phrases, self.sketches).items():
             self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
-    def told(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         if not self.origins:
             return {}
         return {"leaks": {"of": len(self.origins), "rows": {kind: len(mine) for kind, mine in self._mine().items()}}}
@@ -105,6 +106,9 @@ class TrainEvalLeak(DataRule):
             found[kind] = {row: origin for row, origin in self.leaked[kind].items() if row not in seen}
             seen |= found[kind].keys()
         return found
+
+    def figure(self) -> Measurement:
+        return counted("rows of the evaluation data in the training data", 0, len(self.origins))
 
     def findings(self) -> Iterator[Finding]:
         for kind, mine in self._mine().items():

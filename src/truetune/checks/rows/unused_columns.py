@@ -1,7 +1,9 @@
 """Columns hold something and reach neither prompt nor answer.
 
 ## What it does
-Lists the columns that the row's format does not use.
+Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
+answer, a note where they hold sentences. Short values (ids, sources, scores, dates) are left alone, and so are columns
+of images, sound and video, which trainers read beside the text.
 
 ## Why it is bad
 A `system`, `context` or `input` column that nobody maps is lost without a word, and the model learns to answer without
@@ -34,7 +36,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
+from truetune.checks.batch.column_texts import MEDIA, is_prose
 from truetune.checks.findings import Case, Finding
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -58,6 +62,8 @@ class UnusedColumns(DataRule):
         self.rows = 0
         self.columns: Counter[str] = Counter()
         self.first: dict[str, Origin] = {}
+        self.prose: Counter[str] = Counter()
+        """Rows in which a column holds a sentence"""
 
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
@@ -65,13 +71,19 @@ class UnusedColumns(DataRule):
             for column in row.unused:
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
+                value = (row.raw or {}).get(_bare(column))
+                self.prose[column] += isinstance(value, str) and is_prose(value)
+
+    def figure(self) -> Measurement:
+        left = f"; with short values alone: {name_list(map(shortened, self.columns))}" if self.columns else ""
+        return counted("rows whose text in some column reaches neither prompt nor answer", 0, self.rows, left)
 
     def findings(self) -> Iterator[Finding]:
         for severity, wanted in (("warning", True), ("info", False)):
             mine = {
                 name: count
                 for name, count in self.columns.items()
-                if (name.lower().removesuffix(" (not mapped)") in TELLING) is wanted
+                if (_bare(name).lower() in TELLING) is wanted and (wanted or self._holds_sentences(name))
             }
             if mine:
                 first = [Case(f"first seen: {shortened(name)}", self.first[name]) for name in islice(mine, MAX_NAMED)]
@@ -80,9 +92,18 @@ class UnusedColumns(DataRule):
                     f"columns that reach neither prompt nor answer: {names}",
                     "map them (--map OURS=THEIRS) or write them into the messages"
                     if wanted
-                    else "nothing to do where these are ids and notes",
+                    else "nothing to do where these are notes",
                     severity="warning" if severity == "warning" else "info",
                     cases=first,
                     count=max(mine.values()),
                     total=self.rows,
                 )
+
+    def _holds_sentences(self, column: str) -> bool:
+        """In most of its rows, and no names of files with pictures."""
+        media = _bare(column).lower().startswith(tuple(MEDIA))
+        return not media and self.prose[column] * 2 > self.columns[column]
+
+
+def _bare(column: str) -> str:
+    return column.removesuffix(" (not mapped)")

@@ -1,8 +1,8 @@
 """What is trained as the answer does not look like one.
 
 ## What it does
-Looks at the supervised field of each row: empty answers, answers equal to their prompt, one answer in most rows,
-answers that hold role markers of another format.
+Looks at the supervised field of each row: empty answers, answers equal to their prompt, answers that hold
+role markers of another format.
 
 ## Why it is bad
 Another column trained as the answer gives a falling loss, often a lower one than the right column, and a model that
@@ -38,6 +38,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -47,10 +49,6 @@ from truetune.encoding.fingerprint import text_of
 MARKERS = re.compile(
     r"^(?:### ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )", re.M
 )
-KEPT_ANSWERS = 50_000
-MANY_ROWS = 20
-LONG = 40
-"""Characters from which a repeated answer is no class label."""
 
 
 class WrongFieldMapped(DataRule):
@@ -62,7 +60,6 @@ class WrongFieldMapped(DataRule):
         self.rows = 0
         self.counts: Counter[str] = Counter()
         self.cases: dict[str, list[Case]] = {"empty": [], "same": [], "marked": []}
-        self.answers: Counter[str] = Counter()
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -77,13 +74,17 @@ class WrongFieldMapped(DataRule):
                 self._note("same", batch, row, f"prompt and answer are {bare[:60]!r}")
             elif (bare[0] in "#HUA" and MARKERS.match(bare)) or ("\n### " in bare and MARKERS.search(bare)):
                 self._note("marked", batch, row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
-            if len(self.answers) < KEPT_ANSWERS:
-                self.answers[bare[:200]] += 1
 
     def _note(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
         self.counts[kind] += 1
         if len(self.cases[kind]) < MAX_CASES:
             self.cases[kind].append(in_row(batch, row, text))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.rows else Unmet("it is about answers in words, and no row has one")
+
+    def figure(self) -> Measurement:
+        return counted("answers that are empty, are their prompt or hold role markers", 0, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         for kind, what in (
@@ -95,22 +96,12 @@ class WrongFieldMapped(DataRule):
             if count:
                 yield self.finding(
                     f"{count:,} of {self.rows:,} rows {what}",
-                    "look whether the right column is trained (--map answer=COLUMN), and drop or mend these rows",
+                    "look whether the right column is trained (--map answer=COLUMN), and drop or correct these rows",
                     severity="error" if count * 10 >= self.rows else "warning",
                     cases=self.cases[kind],
                     count=count,
                     total=self.rows,
                 )
-        answer, times = next(iter(self.answers.most_common(1)), ("", 0))
-        if self.rows >= MANY_ROWS and times * 2 > self.rows and answer and (len(answer) > LONG or times == self.rows):
-            yield self.finding(
-                f"{times:,} of {self.rows:,} rows have the same answer",
-                "look whether the right column is trained (--map answer=COLUMN)",
-                severity="error" if times == self.rows else "warning",
-                evidence=[f"the answer is {answer[:80]!r}"],
-                count=times,
-                total=self.rows,
-            )
 
 
 def _pair(row: Conversation) -> tuple[str, str | None]:

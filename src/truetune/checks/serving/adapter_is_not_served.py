@@ -36,8 +36,10 @@ NAME`), or merge it (`truetune merge`) and serve the merged model.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.generation.service import Strength
 
@@ -50,6 +52,14 @@ ENOUGH = 3
 class AdapterIsNotServed(ServingRule):
     code = "TT968"
     severity = "error"
+    part = "strength"
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or not_numbers(self.subject.strength)
+
+    def figure(self) -> str:
+        assert self.subject.strength is not None
+        return strength_told(self.subject.strength)
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.strength
@@ -74,3 +84,22 @@ def is_gone(strength: Strength) -> bool:
     if strength.factor is not None and strength.distance is not None and strength.effect is not None:
         return abs(strength.factor) < GONE and strength.distance < 2 * strength.effect
     return strength.by == "answers" and not strength.as_tuned and strength.as_base >= ENOUGH
+
+
+def strength_told(found: Strength) -> str:
+    """How much of what training changed is served, in one line."""
+    if found.factor is not None and found.distance is not None:
+        return (
+            f"{found.factor:.0%} of what training changed is served, over {found.places:,} log-probabilities; off by "
+            f"{found.distance:.2g} nats a token"
+        )
+    if found.distance is not None:
+        return f"the log-probabilities of {found.places:,} tokens are off by {found.distance:.2g} nats each"
+    return f"of {found.places:,} greedy answers {found.as_tuned:,} are the tuned model's, {found.as_base:,} the base's"
+
+
+def not_numbers(found: Strength | None) -> Unmet | None:
+    """Why log-probabilities that are no numbers say nothing of a strength."""
+    told = [value for value in (found.factor, found.distance) if value is not None] if found is not None else []
+    lost = any(not isfinite(value) for value in told)
+    return Unmet("log-probabilities are no numbers, which served-weights-differ is about") if lost else None

@@ -41,8 +41,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.adapter_is_not_served import is_gone
+from truetune.checks.serving.adapter_is_not_served import is_gone, not_numbers, strength_told
 from truetune.generation.service import Strength
 
 WHOLE = (0.8, 1.25)
@@ -53,6 +54,20 @@ SAME_WAY = 0.8
 class AdapterIsServedAtAnotherStrength(ServingRule):
     code = "TT969"
     severity = "error"
+    part = "strength"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet() or not_numbers(self.subject.strength):
+            return unmet
+        found = self.subject.strength
+        assert found is not None
+        if found.factor is None or found.cosine is None:
+            return Unmet("the server tells no log-probabilities of given tokens", "start it with logprobs of prompts")
+        return Unmet("nothing of it is served, which adapter-is-not-served is about") if is_gone(found) else None
+
+    def figure(self) -> str:
+        assert self.subject.strength is not None
+        return f"{strength_told(self.subject.strength)}, cosine {self.subject.strength.cosine:.3f}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.strength

@@ -37,19 +37,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 
 
 class ContextIsShorterThanTraining(ServingRule):
     code = "TT971"
     severity = "warning"
+    part = "context"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self.subject.context is None or self.subject.context.trained is None:
+            return Unmet("max_length of the training is not known", "check the folder of a run of truetune train")
+        return (
+            None if self._limit() is not None else Unmet("the server does not tell its context, and refused no prompt")
+        )
+
+    def figure(self) -> str:
+        assert self.subject.context is not None
+        trained = self.subject.context.trained
+        return f"the server takes {self._limit():,} tokens, the training had examples of up to {trained:,}"
+
+    def _limit(self) -> int | None:
+        """The context that the server tells, or at which it refused a prompt."""
+        found = self.subject.context
+        if found is None:
+            return None
+        refused = found.sent if found.refused and found.told is None else None
+        return found.told if found.told is not None else refused
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.context
         if found is None or found.trained is None:
             return
-        refused = found.sent if found.refused and found.told is None else None
-        limit = found.told if found.told is not None else refused
+        limit = self._limit()
         if limit is None or limit >= found.trained:
             return
         yield self.finding(

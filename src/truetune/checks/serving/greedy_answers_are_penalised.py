@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
 
@@ -48,6 +49,16 @@ from truetune.checks.rule import ServingRule
 class GreedyAnswersArePenalised(ServingRule):
     code = "TT966"
     severity = "warning"
+    part = "sampling"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        untold = self.subject.sampling is None or self.subject.sampling.penalised is None
+        return Unmet("the server takes no penalties in a request") if untold else None
+
+    def figure(self) -> str:
+        return "1 greedy answer is the same with the penalties taken away"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.sampling

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
 
@@ -48,6 +49,19 @@ TIE = 0.2
 class GreedyAnswersDiffer(ServingRule):
     code = "TT967"
     severity = "warning"
+    part = "repeats"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = self.subject.repeats
+        asked = 0 if found is None else max(found.alone, found.together)
+        return None if asked > 1 else Unmet("no request was sent twice", "check again")
+
+    def figure(self) -> str:
+        found = self.subject.repeats
+        assert found is not None
+        return f"{found.alone + found.together:,} answers to the same requests at temperature 0 are the same"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.repeats

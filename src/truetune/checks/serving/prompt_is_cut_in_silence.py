@@ -37,12 +37,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 
 
 class PromptIsCutInSilence(ServingRule):
     code = "TT972"
     severity = "error"
+    part = "context"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = self.subject.context
+        if found is None or found.sent is None:
+            return Unmet("no long prompt was sent", "leave --longest out, or name more tokens than the context")
+        told = bool(found.refused) or found.counted is not None or found.beginning is not None
+        return None if told else Unmet("the server does not tell what it read of a long prompt")
+
+    def figure(self) -> str:
+        found = self.subject.context
+        assert found is not None
+        if found.refused:
+            return f"a prompt of {found.sent:,} tokens is refused"
+        read = "another beginning gives another answer" if found.counted is None else f"{found.counted:,} were read"
+        return f"of a prompt of {found.sent:,} tokens, {read}"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.context

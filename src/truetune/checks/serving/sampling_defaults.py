@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
 
@@ -49,6 +50,21 @@ from truetune.checks.rule import ServingRule
 class SamplingDefaults(ServingRule):
     code = "TT965"
     severity = "info"
+    part = "sampling"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = self.subject.sampling
+        untold = found is None or found.samples is None
+        return Unmet("whether the server samples unasked is not told") if untold else None
+
+    def figure(self) -> str:
+        found = self.subject.sampling
+        assert found is not None
+        asked = f"{max(0, len(found.answers) - 1):,} answers without a temperature"
+        same = "differ from the greedy one" if found.samples else "are the greedy one"
+        return f"{asked} {same}; generation_config.json names {len(found.settings):,} settings of sampling"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.sampling

@@ -44,14 +44,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.unmet import SEEN_BY
 from truetune.generation.service import Ending
 
 
 class ServedStopIsMissing(ServingRule):
     code = "TT964"
     severity = "error"
+    part = "stopping"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        asked = self.subject.stopping is not None and self.subject.stopping.endings
+        return None if asked else Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
+
+    def figure(self) -> str:
+        found = self.subject.stopping
+        assert found is not None
+        return f"0 of {len(found.endings):,} answers go on behind their end"
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.stopping

@@ -36,8 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.adapter_is_not_served import is_gone
+from truetune.checks.serving.adapter_is_not_served import is_gone, strength_told
 from truetune.checks.serving.adapter_is_served_at_another_strength import is_part
 
 ALONE = 0.3
@@ -49,6 +50,21 @@ SHARE = 0.5
 class ServedWeightsDiffer(ServingRule):
     code = "TT970"
     severity = "warning"
+    part = "strength"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = self.subject.strength
+        assert found is not None
+        if found.distance is None:
+            return Unmet("the server tells no log-probabilities of given tokens", "start it with logprobs of prompts")
+        explained = is_gone(found) or is_part(found)
+        return Unmet("the strength of the adapter explains the difference") if explained else None
+
+    def figure(self) -> str:
+        assert self.subject.strength is not None
+        return strength_told(self.subject.strength)
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject.strength

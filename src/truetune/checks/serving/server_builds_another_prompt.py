@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.generation.service import Compared
 from truetune.spec.run import Severity
@@ -57,8 +58,24 @@ class ServerBuildsAnotherPrompt(ServingRule):
     code = "TT961"
     severity = "error"
 
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if self._compared():
+            return None
+        by_length = any(prompt.same is not None for prompt in self.subject.prompts)
+        why = "the server tells neither the ids of a prompt nor answers to both forms"
+        return Unmet(why, "start it so that it tells the ids of prompts", asked=not by_length)
+
+    def figure(self) -> str:
+        asked = self._compared()
+        return f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts are the trained ones"
+
+    def _compared(self) -> list[Compared]:
+        return [prompt for prompt in self.subject.prompts if prompt.same is not None and prompt.by != "count"]
+
     def findings(self) -> Iterator[Finding]:
-        asked = [prompt for prompt in self.subject.prompts if prompt.same is not None and prompt.by != "count"]
+        asked = self._compared()
         others = [prompt for prompt in asked if not prompt.same]
         if not others:
             return

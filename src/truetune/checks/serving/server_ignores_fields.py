@@ -41,6 +41,9 @@ class ServerIgnoresFields(ServingRule):
     code = "TT973"
     severity = "info"
 
+    def figure(self) -> str:
+        return "0 fields of a request were found to be taken without effect"
+
     def findings(self) -> Iterator[Finding]:
         if self.subject.ignored:
             yield self.finding(

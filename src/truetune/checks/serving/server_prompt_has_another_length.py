@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.serving.server_builds_another_prompt import REMEDY, severity_of
 from truetune.generation.service import Compared
@@ -48,6 +49,18 @@ from truetune.generation.service import Compared
 class ServerPromptHasAnotherLength(ServingRule):
     code = "TT962"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        return None if self._counted() else Unmet("no prompt was compared by its length alone")
+
+    def figure(self) -> str:
+        asked = self._counted()
+        return f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts have the trained length"
+
+    def _counted(self) -> list[Compared]:
+        return [prompt for prompt in self.subject.prompts if prompt.same is not None and prompt.by == "count"]
 
     def findings(self) -> Iterator[Finding]:
         asked = [prompt for prompt in self.subject.prompts if prompt.same is not None]

@@ -46,6 +46,9 @@ class ServerRefusesATrainedPrompt(ServingRule):
     code = "TT963"
     severity = "warning"
 
+    def figure(self) -> str:
+        return f"0 of {len(self.subject.prompts):,} chats are refused"
+
     def findings(self) -> Iterator[Finding]:
         prompts = self.subject.prompts
         refused = [prompt for prompt in prompts if prompt.refused]

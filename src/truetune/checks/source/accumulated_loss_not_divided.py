@@ -52,6 +52,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -59,16 +60,28 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 
+def steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
+    for call in module.methods("step"):
+        for given in (call.receiver, *call.args[:1]):
+            if given is not None and "optimizer" in module.flow.kinds(given):
+                yield call, given
+
+
+OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", steps)
+
+
 class AccumulatedLossNotDivided(SourceRule):
     code = "TT750"
     severity = "warning"
+    looks_at = OPTIMIZER_STEPS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, _ in steps(module):
             loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)
             count = _every(module, call.node, loop) if loop is not None else None
-            if loop is None or count in (None, "1") or "accumulate(" in module.text or _accelerator_divides(module):
+            if loop is None or count in (None, "1") or module.mentions("accumulate(") or _accelerator_divides(module):
                 continue
             backward = next((n for n in ast.walk(loop) if is_backward(n) and not _inside(module, n, call.node)), None)
             if backward is not None and not _divided(loop, count):
@@ -89,14 +102,6 @@ def _every(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
                     return ast.unparse(part.right)
     return None
-
-
-def steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
-    for call in module.methods("step"):
-        for given in (call.receiver, *call.args[:1]):
-            if given is not None and "optimizer" in module.flow.kinds(given):
-                yield call, given
 
 
 def _accelerator_divides(module: Module) -> bool:

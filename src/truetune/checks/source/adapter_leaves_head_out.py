@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -48,6 +49,7 @@ CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 class AdapterLeavesHeadOut(SourceRule):
     code = "TT761"
     severity = "error"
+    looks_at = calls_of("calls of get_peft_model", "peft.get_peft_model")
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -1,7 +1,8 @@
 """A loaded adapter is trained, and it was loaded frozen.
 
 ## What it does
-It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer.
+It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer, also through
+`merge_and_unload()`: the merged model is as frozen.
 
 ## Why it is bad
 peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
@@ -40,6 +41,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
@@ -53,15 +55,21 @@ LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretraine
 class AdapterLoadedFrozen(SourceRule):
     code = "TT711"
     severity = "error"
+    looks_at = calls_of("adapters that are loaded", *LOADED)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
         if not loads or _thawed(module):
             return
+        trained = list(_trained(module))
         for node, call in loads.items():
-            user = next((user for user, given in _trained(module) if _stands_for(module, given, node)), None)
-            if user is not None:
+            merges = _merges_of(module, node)
+            merged = next((u for u, given in trained if _is_merged(module, u, given, merges)), None)
+            user = next((user for user, given in trained if _stands_for(module, given, node)), None)
+            if merged is not None:
+                yield self._merged(node, merged, merges)
+            elif user is not None and not _may_be_merged(module, user, merges):
                 yield self.finding(
                     "the adapter is loaded frozen and given to training: no parameter will be trained",
                     "load it with is_trainable=True",
@@ -69,6 +77,35 @@ class AdapterLoadedFrozen(SourceRule):
                     cases=[at(module, node), at(module, user)],
                     fix=fix(module, set_keyword(module, call, "is_trainable", "True")),
                 )
+
+    def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
+        return self.finding(
+            "the adapter is loaded frozen, merged and given to training: no parameter will be trained",
+            "give the trainer a peft_config, or call requires_grad_(True) on the merged model",
+            evidence=["what was frozen for the adapter stays frozen behind merge_and_unload"],
+            cases=[at(self.subject, node) for node in (load, user, merges[0])],
+        )
+
+
+def _merges_of(module: Module, load: ast.AST) -> list[ast.Call]:
+    """Where the loaded adapter is merged into its base, or taken off it."""
+    return [
+        call.node
+        for call in module.methods("merge_and_unload", "unload")
+        if call.receiver is not None and _stands_for(module, call.receiver, load)
+    ]
+
+
+def _is_merged(module: Module, user: ast.AST, given: ast.expr, merges: list[ast.Call]) -> bool:
+    """Is it the merged model that is trained, without another adapter?"""
+    adapted = isinstance(user, ast.Call) and not module.flow.call(user).lacks("peft_config")
+    return not adapted and any(_stands_for(module, given, merge) for merge in merges)
+
+
+def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> bool:
+    """Does the trainer get the merged model with an adapter of its own? The name stood for the loaded one before."""
+    config = module.flow.call(user).keywords.get("peft_config") if isinstance(user, ast.Call) else None
+    return config is not None and any(merge.lineno < getattr(user, "lineno", 0) for merge in merges)
 
 
 def _frozen(module: Module, call: Call) -> bool:

@@ -1,7 +1,10 @@
 """A model that has an adapter is wrapped into another one.
 
 ## What it does
-It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model.
+It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model. Trainers of
+a TRL before 0.27 (by the file's pins, or by arguments that no later one takes) leave the second adapter out, or merge
+the first: nothing is said of them, nor where a condition asks the model first (`isinstance(model, PeftModel)`,
+`hasattr(model, "peft_config")`).
 
 ## Why it is bad
 The first adapter is frozen, merged or lost: stage 1 has no effect in the result, or the loss jumps back to its first
@@ -39,23 +42,42 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.places import at
+from truetune.checks.source.trainer_release import why_before
+from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.spec.releases import SECOND_ADAPTER_HARMLESS
+
+
+def _wraps(module: Module) -> Iterator[Call]:
+    """Calls that put an adapter on a model: `get_peft_model`, and trainers with a `peft_config`."""
+    for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
+        if call.named("peft.*") or "peft_config" in call.keywords:
+            yield call
 
 
 class AdapterRewrapped(SourceRule):
     code = "TT715"
     severity = "error"
+    looks_at = CodePlaces("adapters that are put on a model", _wraps)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
+        for call in _wraps(module):
             model = call.argument(0, "model")
             config = call.keywords.get("peft_config")
             trainer = not call.named("peft.*")
-            if model is None or (trainer and (config is None or not _certain(module, config))):
+            if model is None or (trainer and config is not None and not _certain(module, config)):
+                continue
+            if trainer and why_before(module, call, SECOND_ADAPTER_HARMLESS):
+                continue
+            if config is not None and not _holds_with(module, config, call.node):
+                continue
+            if any(is_kept_from_adapters(module, node) for node in (call.node, config) if node is not None):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
             if adapted and all("peft-model" in module.flow.kinds(node) for node in adapted):
@@ -63,7 +85,9 @@ class AdapterRewrapped(SourceRule):
                     "peft_config is given together with a model that has an adapter already"
                     if trainer
                     else "get_peft_model wraps a model that has an adapter already",
-                    "go on with the adapter (is_trainable=True) and leave the new one out, or merge it first",
+                    "leave peft_config out, and train the adapter that is there, or merge it first (merge_and_unload())"
+                    if trainer
+                    else "train the adapter that is there (is_trainable=True), or merge it first (merge_and_unload())",
                     cases=[at(module, call.node), at(module, adapted[0])],
                 )
 
@@ -73,3 +97,14 @@ def _certain(module: Module, config: ast.expr) -> bool:
     return all(isinstance(origin.node, ast.Call) for origin in module.flow.origins(config)) and (
         "lora" in module.flow.kinds(config)
     )
+
+
+def _holds_with(module: Module, config: ast.expr, call: ast.Call) -> bool:
+    """Is a config that a dictionary holds set wherever the trainer is made, and not in a branch of its own?"""
+    statement = module.statement(config)
+    if not isinstance(statement, ast.Assign) or call in ast.walk(statement):
+        return True
+    if not any(isinstance(target, ast.Subscript) for target in statement.targets):
+        return True
+    arms = module.scopes.arms[statement]
+    return module.scopes.arms[call][: len(arms)] == arms

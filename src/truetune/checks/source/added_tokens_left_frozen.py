@@ -2,7 +2,9 @@
 
 ## What it does
 Looks for `add_tokens` or `add_special_tokens` with new tokens beside a `LoraConfig` that names neither
-`modules_to_save` nor `trainable_token_indices`, nor the embedding among its targets.
+`modules_to_save` nor `trainable_token_indices`, nor the embedding among its targets. The tokens are new where the model
+is known not to have them (by its files or its name), or where the file resizes the embedding for them; else it is a
+note. In a branch for models of one name (`if "gemma" in name`) nothing is said.
 
 ## Why it is bad
 LoRA leaves `embed_tokens` and `lm_head` alone: the rows of the new tokens stay as random as they began, and are not in
@@ -13,7 +15,7 @@ the saved adapter. The model never writes the new tokens.
 from peft import LoraConfig
 from transformers import AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
 tokenizer.add_tokens(["<call>", "</call>"])
 config = LoraConfig(r=16, target_modules=["q_proj", "v_proj"])
 ```
@@ -23,7 +25,7 @@ config = LoraConfig(r=16, target_modules=["q_proj", "v_proj"])
 from peft import LoraConfig
 from transformers import AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
 tokenizer.add_tokens(["<call>", "</call>"])
 config = LoraConfig(
     r=16,
@@ -43,9 +45,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import vocabulary
+from truetune.checks.source.new_tokens import TOKENS_ADDED, added_tokens
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -54,34 +57,31 @@ TRAINED = ("modules_to_save", "trainable_token_indices")
 EMBEDDINGS = ("embed_tokens", "lm_head", "wte")
 
 
+def _configs_beside_tokens(module: Module) -> Iterator[Call]:
+    """The LoRA configs of a file that adds tokens."""
+    if TOKENS_ADDED.count(module):
+        yield from module.calls("peft.LoraConfig")
+
+
 class AddedTokensLeftFrozen(SourceRule):
     code = "TT747"
     severity = "error"
+    looks_at = CodePlaces("LoRA configs beside added tokens", _configs_beside_tokens)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        added = [
-            call
-            for call in module.methods("add_tokens", "add_special_tokens")
-            if call.receiver is not None and "tokenizer" in module.flow.kinds(call.receiver)
-        ]
-        new = [call for call in added if _new_tokens(module, call)]
+        new = added_tokens(module, without_pad=True)
+        proved = [added for added in new if added.model_known]
+        resized = module.mentions("resize_token_embeddings")
         for call in module.calls("peft.LoraConfig") if new else ():
             targets = module.flow.value(call.keywords.get("target_modules"))
             reached = isinstance(targets, list) and not set(targets).isdisjoint(EMBEDDINGS)
             if all(call.lacks(name) for name in TRAINED) and not reached:
+                certain = bool(proved) or resized
                 yield self.finding(
-                    "tokens are added, and the adapter leaves their embedding rows frozen and unsaved",
+                    "tokens are added, and the adapter leaves their embedding rows frozen and unsaved"
+                    + ("" if certain else ", unless the model has these tokens already"),
                     "give LoraConfig trainable_token_indices (or modules_to_save) for them",
-                    cases=[at(module, call.node), at(module, new[0].node)],
+                    severity=self.severity if certain else "info",
+                    cases=[at(module, call.node), at(module, (proved or new)[0].call.node)],
                 )
-
-
-def _new_tokens(module: Module, call: Call) -> bool:
-    """Are there tokens besides the pad token, which no one has to write, that the named model does not have?"""
-    value = module.flow.value(next(iter(call.args), None))
-    by_role = value if isinstance(value, dict) else {"": value}
-    parts = [item for role, item in by_role.items() if role != "pad_token"]
-    names = [name for part in parts for name in (part if isinstance(part, (list, tuple, frozenset)) else [part])]
-    has = vocabulary(module, call.receiver)
-    return any(isinstance(name, str) and name not in has for name in names)

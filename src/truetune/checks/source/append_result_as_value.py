@@ -33,22 +33,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
 
 CHANGES = ("append", "extend", "insert", "sort", "reverse", "update", "add", "remove", "clear")
+
+
+def _made(module: Module) -> Iterator[Call]:
+    """Calls that make settings of LoRA or of a training, or a trainer."""
+    return (call for call in module.all_calls if module.flow.kinds(call.node) & {"lora", "arguments", "trainer"})
 
 
 class AppendResultAsValue(SourceRule):
     code = "TT713"
     severity = "error"
+    looks_at = CodePlaces("settings and trainers that are made", _made)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.all_calls:
-            if not module.flow.kinds(call.node) & {"lora", "arguments", "trainer"}:
-                continue
+        for call in _made(module):
             for name, given in call.keywords.items():
                 made = module.flow.made(given)
                 if made is not None and made.method in CHANGES and made.receiver is not None:

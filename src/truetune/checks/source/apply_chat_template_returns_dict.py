@@ -37,86 +37,74 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
+from truetune.checks.source.template_results import returns_dictionary, uses_of_result
 from truetune.source.calls import Call
-from truetune.source.edits import set_keyword
+from truetune.source.edits import Changes, set_keyword
 from truetune.source.module import Module
 
-SILENT = ("len", "list", "tuple", "enumerate", "zip", "reversed")
-OF_TENSORS = ("shape", "size", "tolist", "cpu", "numpy", "squeeze", "unsqueeze", "ndim")
-OF_DICTIONARIES = ("input_ids", "attention_mask", "items", "keys", "get", "pop", "data")
+OLDER = Unmet("it is about transformers 5 and later, and an older one is asked for")
 
 
 class ApplyChatTemplateReturnsDict(SourceRule):
     code = "TT705"
     severity = "error"
+    looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.pins.before("transformers", "5.0.0"):
+            return OLDER
+        return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in module.methods("apply_chat_template") if _returns_dictionary(module, call)]
+        calls = [call for call in module.methods("apply_chat_template") if returns_dictionary(module, call)]
         if not calls or module.pins.before("transformers", "5.0.0"):
             return
         asked = module.pins.of("transformers")
         told = [] if asked else ["no file here says which release of transformers runs; before 5 it is a list of ids"]
-        for call in calls:
-            uses = list(_uses(module, call.node))
-            silent = [node for node, how in uses if how == "silent"]
-            loud = [node for node, how in uses if how == "loud"]
-            if silent or loud:
-                dictionary = any(how == "dictionary" for _, how in uses)
-                yield self.finding(
-                    "apply_chat_template returns a dictionary since transformers 5; here it is used as a list of ids"
-                    if silent
-                    else "apply_chat_template returns a dictionary since transformers 5; here it is used as a tensor",
-                    'give return_dict=False, or take ["input_ids"] of the result',
-                    severity="error" if silent else "warning",
-                    evidence=["len() of it is 2, whatever the prompt" if silent else "this stops with an error", *told],
-                    cases=[at(module, node) for node in (*silent, *loud)][:2] + [at(module, call.node)],
-                    fix=None if dictionary else fix(module, set_keyword(module, call, "return_dict", "False")),
-                )
+        used = [_Used(call, tuple(uses_of_result(module, call.node))) for call in calls]
+        for together in _by_statement(module, [one for one in used if one.of("silent") or one.of("loud")]):
+            silent = [node for one in together for node in one.of("silent")]
+            loud = [node for one in together for node in one.of("loud")]
+            yield self.finding(
+                "apply_chat_template returns a dictionary since transformers 5; here it is used as a list of ids"
+                if silent
+                else "apply_chat_template returns a dictionary since transformers 5; here it is used as a tensor",
+                'give return_dict=False, or take ["input_ids"] of the result',
+                severity="error" if silent else "warning",
+                evidence=["len() of it is 2, whatever the prompt" if silent else "this stops with an error", *told],
+                cases=[at(module, node) for node in ((*silent, *loud)[:2] + tuple(one.call.node for one in together))],
+                fix=fix(module, tuple(change for one in together for change in _corrected(module, one))),
+            )
 
 
-def _returns_dictionary(module: Module, call: Call) -> bool:
-    tokenize = call.keywords.get("tokenize")
-    if not (call.lacks("return_dict") and (tokenize is None or module.flow.value(tokenize) is True)):
-        return False
-    return "tokenizer" in module.flow.kinds(call.receiver)  # a processor's gives text unless it is told otherwise
+class _Used(NamedTuple):
+    """A call of apply_chat_template and the uses of its result."""
+
+    call: Call
+    uses: tuple[tuple[ast.AST, str], ...]
+
+    def of(self, how: str) -> list[ast.AST]:
+        return [node for node, kind in self.uses if kind == how]
 
 
-def _uses(module: Module, made: ast.Call) -> Iterator[tuple[ast.AST, str]]:
-    """Each use of the result, and how it goes: silent (nonsense), loud (an error), dictionary (right)."""
-    names = (
-        name
-        for name in module.nodes(ast.Name)
-        if isinstance(name.ctx, ast.Load)
-        and all(o.node is made and not o.path and not o.element for o in module.flow.origins(name))
-    )
-    for node in (made, *names):
-        parent = module.scopes.parent.get(node)
-        how = _how(module, node, parent)
-        if how and parent is not None:
-            yield parent, how
+def _by_statement(module: Module, used: list[_Used]) -> list[list[_Used]]:
+    """Calls whose results are used in one statement, as prompt and prompt with its answer are, have one cause."""
+    groups: dict[ast.AST, list[_Used]] = {}
+    for one in used:
+        wrong = [module.statement(node) or node for node in (*one.of("silent"), *one.of("loud"))]
+        group = next((groups[statement] for statement in wrong if statement in groups), [])
+        group.append(one)
+        groups.update(dict.fromkeys(wrong, group))
+    return list({id(group): group for group in groups.values()}.values())
 
 
-def _how(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
-    if isinstance(parent, ast.Call) and node in parent.args:
-        return "silent" if module.flow.name(parent.func) in SILENT else ""
-    if isinstance(parent, ast.Subscript) and parent.value is node:
-        index = module.flow.value(parent.slice)
-        if isinstance(index, str):
-            return "dictionary"
-        return (
-            "silent" if isinstance(parent.slice, ast.Slice) else "loud" if isinstance(parent.slice, ast.Tuple) else ""
-        )
-    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):
-        return "loud"
-    if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node:
-        return "silent"
-    if isinstance(parent, ast.Attribute):
-        return "loud" if parent.attr in OF_TENSORS else "dictionary" if parent.attr in OF_DICTIONARIES else ""
-    if isinstance(parent, ast.keyword) and parent.arg is None:
-        return "dictionary"
-    return "silent" if isinstance(parent, ast.Starred) else ""
+def _corrected(module: Module, one: _Used) -> Changes:
+    return () if one.of("dictionary") else set_keyword(module, one.call, "return_dict", "False")

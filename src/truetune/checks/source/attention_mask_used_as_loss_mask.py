@@ -40,14 +40,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.source.module import Module
+
+
+def _written(module: Module) -> Iterator[ast.AST]:
+    """The attention masks of rows, and what is written into one."""
+    for row in module.nodes(ast.Dict):
+        yield from (key for key in row.keys if isinstance(key, ast.Constant) and key.value == "attention_mask")
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and _is_mask(target.value):
+            yield node
 
 
 class AttentionMaskUsedAsLossMask(SourceRule):
     code = "TT752"
     severity = "error"
+    looks_at = CodePlaces("attention masks that are written", _written)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for a model that is loaded or cast as bfloat16 and whose parameters go straight into an AdamW of torch with a
-learning rate below 1e-4, without an adapter.
+learning rate below 1e-4, without an adapter; also through DistributedDataParallel and torch.compile.
 
 ## Why it is bad
 bfloat16 has 8 bits of mantissa: near 1.0 the smallest step is 0.0078. Most updates round to nothing: after 20 steps at
@@ -40,6 +40,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -47,15 +48,22 @@ from truetune.source.module import Module
 
 SMALL = 1e-4
 NARROW = ("torch.bfloat16", "bfloat16")
+WIDE = ("torch.float32", "float32", "torch.float")
+WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.DataParallel", "torch.compile")
+"""Calls whose result trains the very weights of the model that they are given"""
+KEEP = ("to", "cuda", "cpu", "eval", "train", "requires_grad_")
+"""Methods that give the model itself, in the dtype that it has where they name none"""
+DEPTH = 8
 
 
 class Bf16WeightsUpdatedInPlace(SourceRule):
     code = "TT755"
     severity = "warning"
+    looks_at = calls_of("Adam optimizers that are made", "torch.optim.AdamW", "torch.optim.Adam")
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if "Accelerator" in module.text and re.search("fsdp|deepspeed|fully_?sharded", module.text, re.IGNORECASE):
+        if any(_may_shard(part.text) for part in module.with_linked):
             return
         for call in module.calls("torch.optim.AdamW", "torch.optim.Adam"):
             given, rate = call.argument(0, "params"), module.flow.value(call.argument(1, "lr"))
@@ -72,15 +80,28 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
                 )
 
 
+def _may_shard(text: str) -> bool:
+    """May the weights be sharded, which keeps a float32 copy of them?"""
+    return "Accelerator" in text and re.search("fsdp|deepspeed|fully_?sharded", text, re.IGNORECASE) is not None
+
+
 def _narrow(module: Module, model: ast.expr) -> ast.AST | None:
-    """What makes the model bfloat16, where one thing made it."""
-    origins = module.flow.origins(model)
-    node = origins[0].node if len(origins) == 1 else None
-    while isinstance(node, ast.Call):
+    """What makes the model bfloat16, where one thing made it; through wrappers that train its own weights."""
+    part: ast.expr | None = model
+    for _ in range(DEPTH):
+        origins = module.flow.origins(part) if part is not None else ()
+        node = origins[0].node if len(origins) == 1 else None
+        if isinstance(node, ast.Attribute) and node.attr == "module":
+            part = node.value
+            continue
+        if not isinstance(node, ast.Call):
+            return None
         call = module.flow.call(node)
         given = [*call.args, *(call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords)]
-        if call.method == "bfloat16" or any((module.flow.name(g) or module.flow.value(g)) in NARROW for g in given):
+        dtypes = {module.flow.name(one) or str(module.flow.value(one)) for one in given}
+        if call.method == "bfloat16" or dtypes & set(NARROW):
             return node
-        inner = module.flow.origins(call.receiver) if call.method == "to" and call.receiver is not None else ()
-        node = inner[0].node if len(inner) == 1 else None
+        if dtypes & set(WIDE):
+            return None
+        part = call.argument(0, "module") if call.named(*WRAPPERS) else call.receiver if call.method in KEEP else None
     return None

@@ -42,6 +42,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -59,17 +60,22 @@ ONE = re.compile(
 )
 
 
+def _collective_calls(module: Module) -> Iterator[Call]:
+    return (call for call in module.all_calls if _is_collective(module, call))
+
+
 class CollectiveCallOnOneRank(SourceRule):
     code = "TT745"
     severity = "error"
+    looks_at = CodePlaces("calls that wait for all processes", _collective_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         waits = [call for call in module.all_calls if call.method in WAITS or call.named(*OF_TORCH[:1])]
-        for call in module.all_calls:
+        for call in _collective_calls(module):
             if len(waits) > 1 and call in waits:
                 continue
-            guard = _guard(module, call.node) if _is_collective(module, call) else None
+            guard = _guard(module, call.node)
             if guard is not None:
                 yield self.finding(
                     f"{module.text_of(call.node.func)} runs on one process alone, and waits for all",

@@ -4,7 +4,7 @@
 It finds trainer classes whose `compute_loss` never reads `num_items_in_batch`, or does not take it at all, and that do
 not say `loss_is_scaled_for_ga`. The Trainer counts tokens only in batches that have `labels`: a loss that reads other
 columns alone (pairs, a teacher's tokens), in a file that speaks of no labels, is left alone. So is a file whose
-arguments accumulate nothing.
+arguments accumulate nothing, and one beside requirements for a transformers before 4.46.
 
 ## Why it is bad
 The Trainer expects a loss that is divided by the tokens of the whole window, and does not divide again: with 4
@@ -52,48 +52,75 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.batch_columns import may_have_labels
+from truetune.checks.source.custom_losses import (
+    FLAG,
+    ITEMS,
+    divides_by_steps,
+    never_accumulates,
+    own_losses,
+    says_whether_it_is_scaled,
+    uses_item_count,
+)
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import Changes, insert_before, insert_parameter
-from truetune.source.module import Module
 
-ITEMS, FLAG = "num_items_in_batch", "loss_is_scaled_for_ga"
-TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrainer")
-ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "trl.SFTConfig")
-STEPS = "gradient_accumulation_steps"
+COUNTS_ITEMS = "4.46.0"
+"""The first transformers whose Trainer counts the items of a batch"""
+
+
+OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older one is asked for")
 
 
 class CustomLossBreaksGradientAccumulation(SourceRule):
     code = "TT708"
     severity = "error"
+    looks_at = CodePlaces("trainers with a compute_loss of their own", own_losses)
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.pins.before("transformers", COUNTS_ITEMS):
+            return OLDER
+        return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for owner in module.nodes(ast.ClassDef):
-            method = next((i for i in owner.body if isinstance(i, ast.FunctionDef) and i.name == "compute_loss"), None)
-            if method is None or not _of_trainer(module, owner) or _says(owner):
+        if module.pins.before("transformers", COUNTS_ITEMS):
+            return
+        for owner, method in own_losses(module):
+            if says_whether_it_is_scaled(owner):
                 continue
             arguments = method.args
             taken = ITEMS in [a.arg for a in (*arguments.args, *arguments.kwonlyargs)]
-            if arguments.vararg is not None or _used(method) or _hands_on(method):
+            if arguments.vararg is not None or uses_item_count(method) or divides_by_steps(method):
                 continue
             missing = not taken and arguments.kwarg is None
-            if not missing and (_never_accumulates(module) or not may_have_labels(module, method)):
+            unscaled = not never_accumulates(module) and may_have_labels(module, method)
+            if not missing and not unscaled:
                 continue
-            changes: Changes = insert_before(module, _first(owner), f"{FLAG} = False", "")
+            changes: Changes = insert_before(module, _first(owner), f"{FLAG} = False", "") if unscaled else ()
             if missing:
                 changes = (*changes, *insert_parameter(module, method, f"{ITEMS}=None"))
             yield self.finding(
                 f"compute_loss does not take {ITEMS}: the Trainer stops"
                 if missing
                 else f"compute_loss never reads {ITEMS}: with gradient accumulation its gradients are too large",
-                f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19 and later)",
+                _remedy(missing=missing, unscaled=unscaled),
                 evidence=["the Trainer divides by the accumulation steps only where the model takes no loss arguments"],
                 cases=[at(module, method, f"class {owner.name}: def compute_loss")],
                 fix=fix(module, changes),
             )
+
+
+def _remedy(*, missing: bool, unscaled: bool) -> str:
+    scale = f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19 and later)"
+    if not missing:
+        return scale
+    taken = f"take {ITEMS}=None as a parameter of compute_loss"
+    return f"{taken}, and {scale}" if unscaled else taken
 
 
 def _first(owner: ast.ClassDef) -> ast.stmt:
@@ -103,33 +130,3 @@ def _first(owner: ast.ClassDef) -> ast.stmt:
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
     )
     return owner.body[1] if is_text else first
-
-
-def _of_trainer(module: Module, owner: ast.ClassDef) -> bool:
-    """Derived from a trainer that leaves the flag open; TRL's others set it themselves."""
-    return any(name in TRAINERS for name in module.flow.bases(owner))
-
-
-def _says(owner: ast.ClassDef) -> bool:
-    """Is the flag, or its older form, set in the class or on `self`?"""
-    return any(
-        (node.id if isinstance(node, ast.Name) else node.attr) in (FLAG, "model_accepts_loss_kwargs")
-        for node in ast.walk(owner)
-        if isinstance(node, (ast.Name, ast.Attribute))
-    )
-
-
-def _used(method: ast.FunctionDef) -> bool:
-    names = {ITEMS} | ({method.args.kwarg.arg} if method.args.kwarg else set())
-    return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(method))
-
-
-def _hands_on(method: ast.FunctionDef) -> bool:
-    """Does it divide by the steps itself?"""
-    return any(isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr for n in ast.walk(method))
-
-
-def _never_accumulates(module: Module) -> bool:
-    """Do all arguments that the file makes leave accumulation at one step?"""
-    made = list(module.calls(*ARGUMENTS))
-    return bool(made) and all(call.lacks(STEPS) or module.flow.value(call.keywords.get(STEPS)) == 1 for call in made)

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for `resize_token_embeddings(len(tokenizer))` without a comparison before it and without `pad_to_multiple_of`, in
-a file that adds no token.
+a file that adds no token, of a model whose embedding is known to be longer than its tokenizer: Qwen, T5, BLOOM by name,
+other models with an encoder by their class.
 
 ## Why it is bad
 Vocabularies are padded (Qwen: 151,936 rows for 151,669 tokens): the call cuts rows off. Engines that expect the padded
@@ -12,8 +13,8 @@ size refuse the checkpoint, and an adapter no longer fits its base.
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
 model.resize_token_embeddings(len(tokenizer))
 ```
 
@@ -21,8 +22,8 @@ model.resize_token_embeddings(len(tokenizer))
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
 if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
     model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)
 ```
@@ -39,9 +40,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import families
+from truetune.checks.source.generation import encodes_apart
 from truetune.checks.source.places import at
+from truetune.source.module import Module
 
 ADDS = (
     *("add_special_tokens", "add_tokens", "additional_special_tokens", "extra_special_tokens", "setup_chat_format"),
@@ -53,10 +58,11 @@ ADDS = (
 class EmbeddingShrunkByResize(SourceRule):
     code = "TT741"
     severity = "warning"
+    looks_at = methods_of("calls of resize_token_embeddings", "resize_token_embeddings")
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(name in module.text.replace("add_special_tokens=", "") for name in ADDS):
+        if any(name in part.text.replace("add_special_tokens=", "") for part in module.with_linked for name in ADDS):
             return
         for call in module.methods("resize_token_embeddings"):
             length = call.argument(0, "new_num_tokens")
@@ -68,9 +74,18 @@ class EmbeddingShrunkByResize(SourceRule):
                 and module.flow.name(length.func) == "len"
                 and length.args
                 and "tokenizer" in module.flow.kinds(length.args[0])
+                and _is_padded(module, length.args[0])
             ):
                 yield self.finding(
                     "the embedding is resized to len(tokenizer) though no token is added: padded rows are cut off",
                     "leave the call out, or resize only where the tokenizer is longer than the embedding",
                     cases=[at(module, call.node)],
                 )
+
+
+def _is_padded(module: Module, tokenizer: ast.expr) -> bool:
+    """Is the embedding longer than the tokenizer, in each of the models it may be of?"""
+    known = families(module, tokenizer)
+    if known and all(one is not None and one.spare_rows is not None for one in known):
+        return all(one is not None and one.spare_rows for one in known)
+    return encodes_apart(module)

@@ -38,6 +38,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
@@ -46,13 +47,17 @@ from truetune.source.edits import set_keyword
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 
 
+EVALUATES = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
+
+
 class EvalWithoutChatTemplate(SourceRule):
     code = "TT760"
     severity = "warning"
+    looks_at = calls_of("calls of simple_evaluate", *EVALUATES)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate"):
+        for call in module.calls(*EVALUATES):
             named = module.flow.value(call.argument(1, "model_args"))
             name = named.get("pretrained") if isinstance(named, dict) else named
             if isinstance(name, str) and CHAT.search(name) and call.lacks("apply_chat_template"):

@@ -37,6 +37,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -48,13 +49,18 @@ PART = ("select", "take", "shard", "filter", "skip")
 """What gives rows that stay in the data set"""
 
 
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
+DATA_SETS = ("train_dataset", "eval_dataset")
+
+
 class EvaluatedOnTrainingRows(SourceRule):
     code = "TT749"
     severity = "warning"
+    looks_at = calls_with("trainers with rows to train and to evaluate on", DATA_SETS, *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
+        for call in module.calls(*TRAINERS):
             train, held = call.keywords.get("train_dataset"), call.keywords.get("eval_dataset")
             if train is None or held is None:
                 continue

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.metrics_unshifted import CAUSAL
+from truetune.checks.source.metrics_unshifted import CAUSAL, TRAINERS, TRAINERS_WITH_METRICS
 from truetune.checks.source.places import at
 
 ELSEWHERE = ("eval_accumulation_steps", "batch_eval_metrics", "prediction_loss_only")
@@ -55,15 +55,16 @@ ELSEWHERE = ("eval_accumulation_steps", "batch_eval_metrics", "prediction_loss_o
 class EvaluationKeepsAllLogits(SourceRule):
     code = "TT756"
     severity = "warning"
+    looks_at = TRAINERS_WITH_METRICS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(name in module.text for name in ELSEWHERE):
+        if module.mentions(*ELSEWHERE):
             return
         if not any(call.named(*CAUSAL) for call in module.all_calls):
             return
         evaluates = any(module.methods("evaluate", "predict"))
-        for call in module.calls("transformers.Trainer", "trl.SFTTrainer"):
+        for call in module.calls(*TRAINERS):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = call.keywords.get("compute_metrics")
@@ -74,8 +75,8 @@ class EvaluationKeepsAllLogits(SourceRule):
             ):
                 yield self.finding(
                     "compute_metrics gets the logits of the whole evaluation set, which are kept until its end",
-                    "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), and take no argmax "
-                    "in compute_metrics",
+                    "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) "
+                    "(compute_metrics then takes none)",
                     evidence=["they take rows x length x vocabulary x 4 bytes"],
                     cases=[at(module, given)],
                 )

@@ -46,6 +46,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -55,6 +56,7 @@ from truetune.source.module import Module
 class FormattingFuncIgnored(SourceRule):
     code = "TT706"
     severity = "error"
+    looks_at = calls_with("SFTTrainers with formatting_func", ("formatting_func",), "trl.SFTTrainer")
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -6,10 +6,15 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
+from truetune.source.kinds import SAME
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
+
+WRAPPERS = 8
+"""Wrappers and casts of a model that are followed"""
 
 
 class Encoded(NamedTuple):
@@ -31,8 +36,23 @@ def generations(module: Module) -> Iterator[Call]:
 
 def is_causal(module: Module, model: ast.expr) -> bool:
     """Is it a causal language model, as far as the file says?"""
-    made = (origin.node for origin in module.flow.origins(model))
-    return any("CausalLM" in ast.unparse(node.func) for node in made if isinstance(node, ast.Call))
+    waiting = [(model, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        made = [origin.node for origin in module.flow.origins(part) if isinstance(origin.node, ast.Call)]
+        if any("CausalLM" in ast.unparse(node.func) for node in made):
+            return True
+        if depth < WRAPPERS:
+            waiting += [(inner, depth + 1) for node in made if (inner := _wrapped(module, node)) is not None]
+    return False
+
+
+def _wrapped(module: Module, made: ast.Call) -> ast.expr | None:
+    """The model inside: that of `base.to("cuda")`, or the one that an adapter is put on."""
+    call = module.flow.call(made)
+    if call.named("peft.PeftModel*", "peft.get_peft_model", "torch.compile"):
+        return call.argument(0, "model")
+    return call.receiver if call.method in SAME or call.method == "merge_and_unload" else None
 
 
 def encodes_apart(module: Module) -> bool:
@@ -48,10 +68,14 @@ def ids_of(call: Call) -> ast.expr | None:
 
 
 def lacks(module: Module, call: Call, name: str) -> bool:
-    """Is this argument certainly not given, where `**` spreads nothing but encodings?"""
+    """Is this argument certainly not given, where `**` spreads nothing but encodings and known dictionaries?"""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    unknown = call.open and not (spread and all(any(encodings(module, value)) for value in spread))
+    unknown = call.open and not (spread and all(_is_known(module, value) for value in spread))
     return not unknown and name not in call.keywords
+
+
+def _is_known(module: Module, spread: ast.expr) -> bool:
+    return any(encodings(module, spread)) or module.flow.entries(spread)[1]
 
 
 def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
@@ -93,3 +117,6 @@ def _part(node: ast.Attribute | ast.Subscript) -> object:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.slice.value if isinstance(node.slice, ast.Constant) else None
+
+
+GENERATIONS = CodePlaces("calls of a model's generate", generations)

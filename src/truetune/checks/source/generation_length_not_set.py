@@ -3,7 +3,8 @@
 ## What it does
 Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_time`, a stopping criterion or a generation
 config, in a file that sets no length elsewhere. In a notebook, only inside functions and loops: what a cell generates
-by itself is read at once.
+by itself is read at once. Tests, which compare generations, are left alone, and so is a function that generates with
+its caller's options elsewhere.
 
 ## Why it is bad
 transformers stops after 20 tokens in all, prompt and answer: answers are cut, and an evaluation on them measures
@@ -43,8 +44,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import generations, is_causal, lacks
+from truetune.checks.source.generation import GENERATIONS, generations, is_causal, lacks
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.source.scopes import Scope
 
 AGAIN = (
     ast.FunctionDef,
@@ -63,14 +67,18 @@ LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "gen
 class GenerationLengthNotSet(SourceRule):
     code = "TT736"
     severity = "warning"
+    looks_at = GENERATIONS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         calls = [call for call in generations(module) if all(lacks(module, call, name) for name in LENGTHS)]
-        if not calls or any(f"generation_config.{name}" in module.text for name in LENGTHS):
+        if not calls or module.mentions(*(f"generation_config.{name}" for name in LENGTHS)):
             return
+        with_options = _scopes_with_options(module)
         for call in calls:
             if module.cells and not any(isinstance(around, AGAIN) for around in module.parents(call.node)):
+                continue
+            if _in_test(module, call) or module.scopes.of[call.node] in with_options:
                 continue
             causal = call.receiver is not None and is_causal(module, call.receiver)
             yield self.finding(
@@ -79,3 +87,24 @@ class GenerationLengthNotSet(SourceRule):
                 severity="warning" if causal else "info",
                 cases=[at(module, call.node)],
             )
+
+
+def _in_test(module: Module, call: Call) -> bool:
+    functions = (around for around in module.parents(call.node) if isinstance(around, ast.FunctionDef))
+    return any(function.name.startswith("test") for function in functions)
+
+
+def _scopes_with_options(module: Module) -> list[Scope]:
+    """The functions in which a `generate` gets `**options` of their callers, who may say how long answers are."""
+    return [
+        module.scopes.of[call.node]
+        for call in generations(module)
+        if not all(lacks(module, call, name) for name in LENGTHS)
+        and any(keyword.arg is None and _is_parameter(module, keyword.value) for keyword in call.node.keywords)
+    ]
+
+
+def _is_parameter(module: Module, options: ast.expr) -> bool:
+    arguments = getattr(module.scopes.of[options].node, "args", None)
+    names = [a.arg for a in (*arguments.args, *arguments.kwonlyargs, arguments.kwarg) if a] if arguments else []
+    return isinstance(options, ast.Name) and options.id in names

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import generations
+from truetune.checks.source.generation import GENERATIONS, generations
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 
@@ -49,6 +49,7 @@ from truetune.source.module import Module
 class GenerationRowByRow(SourceRule):
     code = "TT738"
     severity = "info"
+    looks_at = GENERATIONS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -43,16 +43,25 @@ import ast
 import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.source.module import Module
 
 EMPTY = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 0)?$")
+
+
+def _masks_named(module: Module) -> Iterator[ast.AST]:
+    """Where the mask of the answers is asked for, or read."""
+    yield from (node for node in module.nodes(ast.keyword) if node.arg == "return_assistant_tokens_mask")
+    yield from (node for node in module.nodes(ast.Constant) if node.value == "assistant_masks")
 
 
 class GenerationTagMissingMaskAllOnes(SourceRule):
     code = "TT759"
     severity = "error"
+    looks_at = CodePlaces("places that name the assistant's mask", _masks_named)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import is_backward, steps
+from truetune.checks.source.accumulated_loss_not_divided import OPTIMIZER_STEPS, is_backward, steps
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import insert_after
 
@@ -59,10 +59,11 @@ CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 class GradientsNeverCleared(SourceRule):
     code = "TT751"
     severity = "error"
+    looks_at = OPTIMIZER_STEPS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(words in module.text for words in CLEARED):
+        if module.mentions(*CLEARED):
             return
         for call, optimizer in steps(module):
             loop = next((node for node in module.parents(call.node) if isinstance(node, (ast.For, ast.While))), None)

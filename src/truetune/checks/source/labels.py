@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -59,6 +60,14 @@ def is_pad_id(module: Module, node: ast.expr) -> bool:
     )
 
 
+def tokenizer_of_pad_id(module: Module, node: ast.AST) -> ast.expr | None:
+    """The tokenizer whose pad id is read in what masks by id: `tok` of `labels == tok.pad_token_id`."""
+    parts = [part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
+    origins = (origin.node for part in parts for origin in module.flow.origins(part))
+    ids = (one for one in origins if isinstance(one, ast.Attribute) and one.attr == "pad_token_id")
+    return next((one.value for one in ids), None)
+
+
 def padded(module: Module, node: ast.AST) -> Call | None:
     """The tokenizer call whose result this is, and which pads: a single row is as long as the longest."""
     for origin in module.flow.origins(node):
@@ -77,3 +86,6 @@ def column(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
     if isinstance(node, ast.Attribute) and node.attr in ("input_ids", "labels", "attention_mask"):
         return node.value, node.attr
     return None
+
+
+LM_COLLATORS_MADE = CodePlaces("collators of language modelling", lm_collators)

@@ -1,8 +1,9 @@
 """Labels are a plain copy of padded `input_ids`: pads are learned.
 
 ## What it does
-It finds `labels = input_ids` (copied, cloned or as it is) where the tokenizer call pads, no -100 is in sight, and no
-collator masks pads later. A file that trains nothing may leave the labels to a collator elsewhere: a warning there.
+It finds `labels = input_ids` (copied, cloned or as it is) where the tokenizer call pads, no -100 can be on a pad, and
+no collator masks pads later. A -100 on the first tokens (`labels[:prompt_length] = -100`, `[-100] * n + ids[n:]`) masks
+the prompt, and no pad. A file that trains nothing may leave the labels to a collator elsewhere: a note there.
 
 ## Why it is bad
 Pads behind the answer count in the loss, which falls with more padding, and the model learns to write pads.
@@ -56,15 +57,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import column, holds_ignored_label, masks_by_id, padded
+from truetune.checks.source.copied_ids import (
+    Copied,
+    copied_ids,
+    ignored_off_prompt,
+    masks_by_attention_elsewhere,
+    may_be_changed,
+)
+from truetune.checks.source.evaluating_code import evaluates_alone, function_around
+from truetune.checks.source.labels import holds_ignored_label, masks_by_id
+from truetune.checks.source.made_labels import label_values
 from truetune.checks.source.places import at, fix
-from truetune.source.calls import Call
 from truetune.source.edits import Changes, replace
 from truetune.source.module import Module
 
-COPIES = ("copy", "clone", "detach", "tolist")
 REBUILT = ("transformers.DataCollatorForLanguageModeling", "trl.DataCollatorForCompletionOnlyLM", "trl.SFTTrainer")
 """They make labels themselves"""
 
@@ -72,55 +81,55 @@ REBUILT = ("transformers.DataCollatorForLanguageModeling", "trl.DataCollatorForC
 class LabelsCopyInputIds(SourceRule):
     code = "TT710"
     severity = "error"
+    looks_at = CodePlaces("labels that are set", lambda module: _labels(module))
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(module.calls(*REBUILT)) or any(masks_by_id(module)):
+        if any(any(part.calls(*REBUILT)) or any(masks_by_id(part)) for part in module.with_linked):
             return
-        trained = any({"trainer", "optimizer", "model"} & module.flow.kinds(call.node) for call in module.all_calls)
+        if evaluates_alone(module):
+            return
+        calls = [call for part in module.with_linked for call in part.all_calls]
+        trained = any({"trainer", "optimizer"} & module.flow.kinds(call.node) for call in calls)
+        told: set[ast.AST] = set()
         for node, value in _labels(module):
-            source = column(module, _copied(module, value))
-            call = padded(module, source[0]) if source and source[1] == "input_ids" else None
-            around = module.scopes.of[node].node
-            if source is None or call is None or (around is not module.tree and holds_ignored_label(module, around)):
+            copied = copied_ids(module, value)
+            around = function_around(module, node)
+            if copied is None or copied.call.node in told or _masks_pads(module, around, copied):
                 continue
+            told.add(copied.call.node)
+            pads = f"line {module.place(copied.call.node)[0]} pads"
+            by_position = around is not module.tree and holds_ignored_label(module, around)
             yield self.finding(
                 "labels are a copy of padded input_ids: pads are learned"
                 + ("" if trained else ", unless the collator of the training makes labels anew"),
                 "set labels to -100 where attention_mask is 0",
-                severity=self.severity if trained else "warning",
-                evidence=[f"line {module.place(call.node)[0]} pads"],
-                cases=[at(module, node), at(module, call.node)],
-                fix=fix(module, _masked(module, value, source[0], call, around)),
+                severity=self.severity if trained else "info",
+                evidence=[pads, "the -100 here is on the first tokens, and on no pad"] if by_position else [pads],
+                cases=[at(module, node), at(module, copied.call.node)],
+                fix=fix(module, _masked(module, value, copied, around)) if copied.plain and not by_position else None,
             )
 
 
+def _masks_pads(module: Module, around: ast.AST, copied: Copied) -> bool:
+    """May a -100 of this function, or one that an attention mask chooses elsewhere, be on a pad?"""
+    if may_be_changed(module, around, copied):
+        return True
+    if around is module.tree or not holds_ignored_label(module, around):
+        return False
+    return ignored_off_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(module, around)
+
+
 def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """`x["labels"] = value`, and `labels=value` given to a model."""
-    for node in module.nodes(ast.Assign):
-        place = column(module, node.targets[0])
-        if place is not None and place[1] == "labels":
-            yield node, node.value
+    """Values of a `labels` column, and `labels=value` given to a model."""
+    yield from label_values(module)
     for call in module.all_calls:
         if "labels" in call.keywords and "model" in module.flow.kinds(call.node.func):
             yield call.keywords["labels"], call.keywords["labels"]
 
 
-def _copied(module: Module, value: ast.expr) -> ast.expr:
-    """What is copied: `x` of `x.copy()`, `list(x)`, `copy.deepcopy(x)`."""
-    while isinstance(value, ast.Call):
-        call = module.flow.call(value)
-        if call.method in COPIES and call.receiver is not None:
-            value = call.receiver
-        elif call.named("list", "copy.copy", "copy.deepcopy", "torch.clone") and len(call.args) == 1:
-            value = call.args[0]
-        else:
-            break
-    return value
-
-
-def _masked(module: Module, value: ast.expr, batch: ast.expr, call: Call, function: ast.AST) -> Changes:
-    text, kind = module.text_of(batch), module.flow.value(call.keywords.get("return_tensors"))
+def _masked(module: Module, value: ast.expr, copied: Copied, function: ast.AST) -> Changes:
+    text, kind = module.text_of(copied.encoding), module.flow.value(copied.call.keywords.get("return_tensors"))
     ids, mask = f'{text}["input_ids"]', f'{text}["attention_mask"]'
     if kind == "pt":
         return replace(module, value, f"{ids}.masked_fill({mask} == 0, -100)")
@@ -129,7 +138,7 @@ def _masked(module: Module, value: ast.expr, batch: ast.expr, call: Call, functi
         for c in module.methods("map")
         if (given := c.argument(0, "function")) is not None and module.flow.function(given) is function
     ]
-    if (kind is not None and "return_tensors" in call.keywords) or len(set(batched)) != 1:
+    if (kind is not None and "return_tensors" in copied.call.keywords) or len(set(batched)) != 1:
         return ()
     one = "[token if seen else -100 for token, seen in zip({}, {})]"
     if not batched[0]:

@@ -45,34 +45,42 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import replace
+from truetune.source.module import Module
 
 MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
 """Words of a script that masks labels, or has its own loss"""
 
 
+def _fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What makes padded labels, with what it pads them with."""
+    for node in module.nodes(ast.Assign):
+        made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
+        filler = made.argument(1, "fill_value") if made is not None and made.named("torch.full*") else None
+        if filler is not None and "label" in ast.unparse(node.targets[0]).lower():
+            yield node.value, filler
+    for call in module.calls("torch.nn.utils.rnn.pad_sequence"):
+        rows, filler = call.argument(0, "sequences"), call.argument(2, "padding_value")
+        if rows is not None and filler is not None and "label" in ast.unparse(rows).lower():
+            yield call.node, filler
+
+
 class LabelsPaddedWithPadToken(SourceRule):
     code = "TT753"
     severity = "error"
+    looks_at = CodePlaces("fillers of labels", _fillers)
 
     def findings(self) -> Iterator[Finding]:
-        module = self.subject
-        for node in module.nodes(ast.Assign):
-            made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
-            filler = made.argument(1, "fill_value") if made is not None and made.named("torch.full*") else None
-            if filler is not None and "label" in ast.unparse(node.targets[0]).lower():
-                yield from self._padded(node.value, filler)
-        for call in module.calls("torch.nn.utils.rnn.pad_sequence"):
-            rows, filler = call.argument(0, "sequences"), call.argument(2, "padding_value")
-            if rows is not None and filler is not None and "label" in ast.unparse(rows).lower():
-                yield from self._padded(call.node, filler)
+        for node, filler in _fillers(self.subject):
+            yield from self._padded(node, filler)
 
     def _padded(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
         module = self.subject
-        if "pad_token_id" in ast.unparse(filler) and not any(words in module.text for words in MASKED):
+        if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASKED):
             yield self.finding(
                 "labels are padded with the pad token's id: pads are supervised",
                 "pad labels with -100",

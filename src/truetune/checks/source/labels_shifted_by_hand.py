@@ -50,6 +50,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -62,6 +63,7 @@ MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
 class LabelsShiftedByHand(SourceRule):
     code = "TT746"
     severity = "error"
+    looks_at = CodePlaces("labels that are given beside their ids", lambda module: _pairs(module))
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -72,7 +74,8 @@ class LabelsShiftedByHand(SourceRule):
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position learns the token after "
                     "the next",
-                    "give labels that stand where their tokens stand: a copy of the ids, -100 where nothing is learned",
+                    "give labels that stand where their tokens stand (a copy of the ids, -100 where nothing is "
+                    "learned)",
                     cases=[at(module, labels)],
                 )
 

@@ -52,11 +52,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import lm_collators
-from truetune.checks.source.made_labels import masked_labels, unit
+from truetune.checks.source.labels import LM_COLLATORS_MADE, lm_collators
+from truetune.checks.source.made_labels import masked_in_other_files, masked_labels, unit
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, insert_after, replace
@@ -69,22 +70,30 @@ KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 class LmCollatorOverwritesLabels(SourceRule):
     code = "TT703"
     severity = "error"
+    looks_at = LM_COLLATORS_MADE
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         collators = list(lm_collators(module))
         masked = list(masked_labels(module)) if collators else []
+        elsewhere = list(masked_in_other_files(module)) if collators else []
         for call in collators:
-            made = [node for node, used in masked if unit(module, used) in (None, unit(module, call.node))]
+            made = [node for node, used in masked + elsewhere if unit(module, used) in (None, unit(module, call.node))]
             if not made:
                 continue
             yield self.finding(
                 "labels are masked by hand, and this collator replaces them with a copy of input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
-                evidence=[f"line {module.place(made[0])[0]} masks labels"],
+                evidence=[_masks_at(module, made[0])],
                 cases=[at(module, call.node), at(module, made[0])],
                 fix=fix(module, _mended(module, call), safe=False),
             )
+
+
+def _masks_at(module: Module, node: ast.AST) -> str:
+    home = module.home(node)
+    where = "" if home is module else f" of {Path(home.path).name}"
+    return f"line {module.place(node)[0]}{where} masks labels"
 
 
 def _mended(module: Module, call: Call) -> Changes:

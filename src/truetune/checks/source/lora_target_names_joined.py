@@ -35,24 +35,29 @@ import io
 import tokenize
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
+from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes
 from truetune.source.module import Module
 
 LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
 
 
+def _configs(module: Module) -> Iterator[Call]:
+    return (call for call in module.all_calls if "lora" in module.flow.kinds(call.node))
+
+
 class LoraTargetNamesJoined(SourceRule):
     code = "TT712"
     severity = "error"
+    looks_at = CodePlaces("LoRA configs that are made", _configs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.all_calls:
-            if "lora" not in module.flow.kinds(call.node):
-                continue
+        for call in _configs(module):
             for name in LISTS:
                 for node in _names(module, call.keywords.get(name)):
                     changes = _commas(module, node)

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
-from truetune.checks.source.schedules import expressions, lengths, schedules
+from truetune.checks.source.schedules import SCHEDULES, expressions, lengths, schedules
 from truetune.source.calls import Call
 from truetune.source.edits import replace
 from truetune.source.module import Module
@@ -56,6 +56,7 @@ from truetune.source.module import Module
 class LrSchedulerSteppedPerProcess(SourceRule):
     code = "TT709"
     severity = "error"
+    looks_at = SCHEDULES
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

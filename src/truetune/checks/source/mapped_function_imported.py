@@ -39,28 +39,37 @@ import ast
 import sys
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
+from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
-from truetune.source.flow import FLAT
+from truetune.source.module import Module
+from truetune.source.names import FLAT
 
 LIBRARIES = frozenset(
     (*FLAT, "torch", "numpy", "pandas", "PIL", "torchvision", "torchaudio", "evaluate", "nltk", "tqdm")
 )
 
 
+def _mapped(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Calls of a data set's `map` and `filter`, with the function that each is given."""
+    for call in module.methods("map", "filter"):
+        function = call.argument(0, "function")
+        if function is not None and call.receiver is not None and "dataset" in module.flow.kinds(call.receiver):
+            yield call, function
+
+
 class MappedFunctionImported(SourceRule):
     code = "TT754"
     severity = "info"
+    looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapped)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.methods("map", "filter"):
-            function = call.argument(0, "function")
-            if function is None or call.receiver is None or "dataset" not in module.flow.kinds(call.receiver):
-                continue
-            name = module.flow.name(function) if isinstance(function, (ast.Name, ast.Attribute)) else None
+        for call, function in _mapped(module):
+            name = module.flow.imported_name(function)
             first = (name or "").lstrip(".").partition(".")[0]
             known = first in LIBRARIES or first in sys.stdlib_module_names or first in sys.builtin_module_names
             if name and "." in name and not known and call.lacks("load_from_cache_file"):

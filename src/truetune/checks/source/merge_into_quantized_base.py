@@ -41,6 +41,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -49,9 +50,13 @@ from truetune.source.module import Module
 DEPTH = 4
 
 
+MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
+
+
 class MergeIntoQuantizedBase(SourceRule):
     code = "TT744"
     severity = "warning"
+    looks_at = MERGES
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

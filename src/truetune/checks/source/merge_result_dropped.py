@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.merge_into_quantized_base import MERGES
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import replace
 from truetune.source.module import Module
@@ -47,6 +48,7 @@ from truetune.source.module import Module
 class MergeResultDropped(SourceRule):
     code = "TT743"
     severity = "error"
+    looks_at = MERGES
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -1,8 +1,10 @@
 """compute_metrics compares a causal model's predictions with labels of the same position.
 
 ## What it does
-Looks at the function given as `compute_metrics` to a trainer of a causal model: does it take `argmax` of the logits and
-compare with the labels, without a shift by one in it or in `preprocess_logits_for_metrics`?
+Looks at the function given as `compute_metrics` to a trainer of a causal model: are tokens picked by `argmax`, in it or
+in `preprocess_logits_for_metrics`, and compared with the label of their own place, without a shift by one? Predictions
+and labels are told apart by what the trainer gives, not by their names. Where one of the functions is not in the files,
+or nothing is seen to be compared, this is not judged.
 
 ## Why it is bad
 The logits at a position predict the next token. Unshifted, a model that knows a text by heart scores 0.17 and not 1.0.
@@ -49,32 +51,64 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces, calls_with
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.metric_functions import (
+    Function,
+    comparisons,
+    functions_given,
+    given_under,
+    picks_tokens,
+    shifts,
+)
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 CAUSAL = ("transformers.AutoModelForCausalLM.*", "transformers.*ForCausalLM*", "unsloth.Fast*Model.from_pretrained")
+TRAINERS = ("transformers.Trainer", "trl.SFTTrainer")
+TRAINERS_WITH_METRICS = calls_with("trainers with compute_metrics", ("compute_metrics",), *TRAINERS)
+NOT_SEEN = Unmet(
+    "how predictions are made and compared is not seen: a function given to the trainer is not in these files",
+    "name the file that defines compute_metrics and preprocess_logits_for_metrics as well",
+)
+NOT_COMPARED = Unmet("no argmax of logits that is compared with the labels is seen in compute_metrics")
+
+
+def _trainers(module: Module) -> Iterator[Call]:
+    """Trainers of causal models that are given compute_metrics."""
+    is_causal = any(call.named(*CAUSAL) for part in module.with_linked for call in part.all_calls)
+    for call in module.calls(*TRAINERS):
+        if given_under(module, call, "compute_metrics") is not None and (is_causal or call.named("trl.SFTTrainer")):
+            yield call
 
 
 class MetricsUnshifted(SourceRule):
     code = "TT742"
     severity = "error"
+    looks_at = CodePlaces("trainers of causal models with compute_metrics", _trainers)
+
+    def unmet(self) -> Unmet | None:
+        if (missing := super().unmet()) is not None:
+            return missing
+        module = self.subject
+        for call in _trainers(module):
+            functions = functions_given(module, call)
+            if functions is None:
+                return NOT_SEEN
+            if not shifts(functions) and _unshifted(module, functions) is None:
+                return NOT_COMPARED
+        return None
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(call.named(*CAUSAL) for call in module.all_calls):
-            return
-        for call in module.calls("transformers.Trainer", "trl.SFTTrainer"):
-            given = call.keywords.get("compute_metrics")
-            function = module.flow.function(given) if given is not None else None
-            if function is None or _shifts(module, call):
+        for call in _trainers(module):
+            functions = functions_given(module, call)
+            if functions is None or shifts(functions):
                 continue
-            compared = next((node for node in ast.walk(function) if _compares(node)), None)
-            reduce = call.keywords.get("preprocess_logits_for_metrics")
-            seen = [function, module.flow.function(reduce) if reduce is not None else None]
-            if compared is not None and any(_picks(node) for one in seen if one for node in ast.walk(one)):
+            if (compared := _unshifted(module, functions)) is not None:
                 yield self.finding(
                     "compute_metrics compares predictions with the labels of their own position, not of the next",
                     "compare predictions[:, :-1] with labels[:, 1:]",
@@ -82,26 +116,8 @@ class MetricsUnshifted(SourceRule):
                 )
 
 
-def _shifts(module: Module, call: Call) -> bool:
-    """Is there a slice `1:` or `:-1` in one of the functions that see the logits?"""
-    for name in ("compute_metrics", "preprocess_logits_for_metrics"):
-        given = call.keywords.get(name)
-        function = module.flow.function(given) if given is not None else None
-        if given is not None and function is None:
-            return True
-        for node in ast.walk(function) if function is not None else ():
-            if isinstance(node, ast.Slice) and (_is(node.lower, 1) or _is(node.upper, -1)):
-                return True
-    return False
-
-
-def _is(node: ast.expr | None, number: int) -> bool:
-    return node is not None and ast.unparse(node) == str(number)
-
-
-def _compares(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq) and "label" in ast.unparse(node).lower()
-
-
-def _picks(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("argmax")
+def _unshifted(module: Module, functions: list[Function]) -> ast.AST | None:
+    """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
+    if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
+        return None
+    return next((node for function in functions for node in comparisons(module, function)), None)

@@ -41,6 +41,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
@@ -50,15 +51,22 @@ from truetune.source.module import Module
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
 
 
+def _switched(module: Module) -> Iterator[Call]:
+    return (call for call in module.methods("train") if _is_model(module, call))
+
+
 class ModelLeftInTrainingMode(SourceRule):
     code = "TT748"
     severity = "warning"
+    looks_at = CodePlaces("models that are switched to training", _switched)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(module.methods("eval")) or any(call.args or call.keywords for call in module.methods("train")):
+        if any(any(part.methods("eval")) for part in module.with_linked):
             return
-        switched = next((call for call in module.methods("train") if _is_model(module, call)), None)
+        if any(call.args or call.keywords for call in module.methods("train")):
+            return
+        switched = next(_switched(module), None)
         if switched is None:
             return
         line = switched.node.lineno

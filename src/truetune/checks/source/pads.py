@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from truetune.checks.code_places import CodePlaces
 from truetune.source.edits import Changes, insert_after, replace
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
@@ -45,6 +46,14 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
             yield from _of_call(module, node)
 
 
+def sides_set(module: Module) -> Iterator[ast.expr]:
+    """What the padding sides of tokenizers are set to in one file."""
+    yield from (call.keywords["padding_side"] for call in module.all_calls if "padding_side" in call.keywords)
+    for node in module.nodes(ast.Assign):
+        if any(isinstance(target, ast.Attribute) and target.attr == "padding_side" for target in node.targets):
+            yield node.value
+
+
 def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
     call = module.flow.call(node)
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
@@ -71,6 +80,30 @@ def _made(
     return PadSetting(node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing)
 
 
+def sources_of(module: Module, tokenizer: ast.expr | None) -> frozenset[ast.AST]:
+    """The calls that may have made a tokenizer, in this file or in one that it is judged with."""
+    origins = module.flow.origins(tokenizer) if tokenizer is not None else ()
+    return frozenset(origin.node for origin in origins if isinstance(origin.node, ast.Call) and not origin.element)
+
+
+def sources_of_setting(module: Module, setting: PadSetting) -> frozenset[ast.AST]:
+    """The calls that may have made the tokenizer of a setting; one that is loaded with its pad is its own source."""
+    return frozenset((setting.node,)) if setting.tokenizer is None else sources_of(module, setting.tokenizer)
+
+
+def is_of_tokenizer(module: Module, setting: PadSetting, home: Module, tokenizer: ast.expr | None) -> bool:
+    """Does a place in another file have the tokenizer of a setting?
+
+    One that a function makes is another at each of its calls, where the setting does not stand in that function.
+    """
+    if sources_of_setting(module, setting).isdisjoint(sources_of(home, tokenizer)):
+        return False
+    if setting.tokenizer is None or tokenizer is None:
+        return True
+    set_on, used = module.flow.calls_passed(setting.tokenizer), home.flow.calls_passed(tokenizer)
+    return not set_on or not used or not set_on.isdisjoint(used)
+
+
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:
     if module.flow.kinds(node) & {"tokenizer", "processor"}:
         return True
@@ -85,7 +118,27 @@ def _is_eos(module: Module, value: ast.expr) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr in ("eos_token", "eos_token_id") for node in nodes)
 
 
-def mend(module: Module, setting: PadSetting) -> Changes:
+def mend(module: Module, setting: PadSetting, token: str | None) -> Changes:
+    """The pad token set to a token of the vocabulary; without one, a new one is added and the model resized."""
+    if token is None:
+        return _with_new_token(module, setting)
+    if _sets_id(module, setting):
+        if setting.tokenizer is None:
+            return ()
+        return replace(module, setting.value, f'{module.text_of(setting.tokenizer)}.convert_tokens_to_ids("{token}")')
+    return replace(module, setting.value, f'"{token}"')
+
+
+def _sets_id(module: Module, setting: PadSetting) -> bool:
+    """Is it the id that is set, and not the token?"""
+    if isinstance(setting.node, ast.Assign):
+        targets = (target for target in setting.node.targets if isinstance(target, ast.Attribute))
+        return any(target.attr == "pad_token_id" for target in targets)
+    call = module.flow.call(setting.node) if isinstance(setting.node, ast.Call) else None
+    return call is not None and call.named("setattr") and module.flow.value(call.args[1]) == "pad_token_id"
+
+
+def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     """A pad token of its own, and the model resized; nothing where the model is not in sight."""
     if not isinstance(setting.node, ast.Assign) or setting.tokenizer is None or len(setting.node.targets) != 1:
         return ()
@@ -113,3 +166,6 @@ def mend(module: Module, setting: PadSetting) -> Changes:
     if not added:
         return ()
     return (*replace(module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'), *added)
+
+
+PADS_SET = CodePlaces("pad tokens that are set", pad_settings)

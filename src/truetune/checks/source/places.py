@@ -13,13 +13,13 @@ LONGEST = 100
 
 
 def at(module: Module, node: ast.AST, text: str = "") -> Case:
-    """The case of a node: its line and column, and the first line of its code (or `text`)."""
+    """The case of a node: its file, line and column, and the first line of its code (or `text`)."""
     line, column = module.place(node)
     shown = text or " ".join(module.text_of(node).split())
     if len(shown) > LONGEST:
         shown = shown[: LONGEST - 4] + " ..."
     cell = module.cell_of(node)
-    return Case(f"{cell}: {shown}" if cell else shown, file=module.path, line=line, column=column)
+    return Case(f"{cell}: {shown}" if cell else shown, file=module.home(node).path, line=line, column=column)
 
 
 def fix(module: Module, changes: Changes, *, safe: bool = True) -> Fix | None:

@@ -52,6 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.keys import FORWARD, read_by_collator, read_by_loss
@@ -65,13 +66,17 @@ TEXT_MODELS = tuple(
 """Classes of which it is known what their forward takes"""
 
 
+READS_ARGUMENTS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+
+
 class RemoveUnusedColumnsDropsInput(SourceRule):
     code = "TT707"
     severity = "error"
+    looks_at = calls_of("Trainers that are made", *READS_ARGUMENTS)
 
     def findings(self) -> Iterator[Finding]:
         module, value = self.subject, self.subject.flow.value
-        for call in module.calls("transformers.Trainer", "transformers.Seq2SeqTrainer"):
+        for call in module.calls(*READS_ARGUMENTS):
             settings = module.flow.made(call.argument(1, "args"))
             model = module.flow.made(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):

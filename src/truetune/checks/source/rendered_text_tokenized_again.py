@@ -2,11 +2,13 @@
 
 ## What it does
 It follows the text that `apply_chat_template(..., tokenize=False)` returns into a call of a tokenizer that does not say
-`add_special_tokens=False`. It is silent where the model's name says that its tokenizer adds none (Qwen, Phi-3, ...),
-and a note without a fix where its template is known to write no BOS (TinyLlama, Zephyr).
+`add_special_tokens=False`. It warns where a model that is named, or the base that its name holds, is known to write BOS
+in both (Llama 2 and 3, Mistral, Gemma, Cohere): one of several is enough. Where nothing is known of the model, it is a
+note, and only where rows of training are made. It is silent on processors, and on models of which only one writes BOS,
+or none (Qwen, gpt-oss, Phi, Zephyr, ...).
 
 ## Why it is bad
-Most templates write BOS, and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
+The template writes BOS, and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
 
 ## Example
 ```python
@@ -39,54 +41,81 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import adds_bos, adds_nothing, template_writes_no_bos
+from truetune.checks.source.bos import Bos, Template, second_bos
+from truetune.checks.source.made_rows import makes_rows
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
 
 WITH_SPECIALS = ("encode", "encode_plus", "batch_encode_plus")
+OF_PROCESSORS = ("images", "image", "audio", "audios", "videos", "sampling_rate")
+"""Arguments that a tokenizer does not take: what is called is a processor"""
+
+
+def _tokenized(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Calls of a tokenizer on a text, with the text."""
+    processors = _processors(module)
+    for call in module.all_calls:
+        text = call.argument(0, "text")
+        if text is not None and _tokenizes(module, call, processors):
+            yield call, text
 
 
 class RenderedTextTokenizedAgain(SourceRule):
     code = "TT704"
     severity = "warning"
+    looks_at = CodePlaces("calls of a tokenizer on text", _tokenized)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.all_calls:
-            text = call.argument(0, "text")
-            if text is None or not _tokenizes(module, call) or not call.lacks("add_special_tokens"):
+        template = Template(module)
+        for call, text in _tokenized(module):
+            if not call.lacks("add_special_tokens"):
                 continue
             rendered = next(_rendered(module, text), None)
-            tokenizer = call.receiver if call.method in WITH_SPECIALS else call.node.func
-            if rendered is None or adds_nothing(module, tokenizer):
+            if rendered is None:
                 continue
-            bare = template_writes_no_bos(module, tokenizer)
-            certain = not bare and adds_bos(module, tokenizer) is not False
+            bos = second_bos(module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template)
+            if bos is Bos.ONE or (bos is Bos.UNKNOWN and not makes_rows(module, call.node)):
+                continue
             yield self.finding(
-                "text rendered by apply_chat_template is tokenized with special tokens added: "
-                + (
-                    "this model's template writes no BOS, others do"
-                    if bare
-                    else "a second BOS if the template writes one"
-                ),
-                "let apply_chat_template tokenize"
-                if bare
-                else "give add_special_tokens=False to the tokenizer here, or let apply_chat_template tokenize",
-                severity=self.severity if certain else "info",
-                evidence=[f"rendered in line {module.place(rendered)[0]}; most templates write the special tokens"],
+                "text rendered by apply_chat_template is tokenized with special tokens added: a second BOS"
+                + (" if the template writes one" if bos is Bos.UNKNOWN else ""),
+                "give add_special_tokens=False to the tokenizer here, or let apply_chat_template tokenize",
+                severity=self.severity if bos is Bos.TWO else "info",
+                evidence=[
+                    f"rendered in line {module.place(rendered)[0]}",
+                    "the tokenizer and the template of a model that is named here both write BOS"
+                    if bos is Bos.TWO
+                    else "it is not known what this model's tokenizer and template write",
+                ],
                 cases=[at(module, call.node), at(module, rendered)],
-                fix=None if bare else fix(module, set_keyword(module, call, "add_special_tokens", "False")),
+                fix=fix(module, set_keyword(module, call, "add_special_tokens", "False")),
             )
 
 
-def _tokenizes(module: Module, call: Call) -> bool:
-    if call.method in WITH_SPECIALS:
-        return "tokenizer" in module.flow.kinds(call.receiver)
-    return "tokenizer" in module.flow.kinds(call.node.func)
+def _tokenizes(module: Module, call: Call, processors: frozenset[str]) -> bool:
+    called = call.receiver if call.method in WITH_SPECIALS else call.node.func
+    kinds = module.flow.kinds(called)
+    return (
+        called is not None
+        and "tokenizer" in kinds
+        and "processor" not in kinds
+        and module.text_of(called) not in processors
+    )
+
+
+def _processors(module: Module) -> frozenset[str]:
+    """What is called in the file with images or sound, as it is written."""
+    return frozenset(
+        module.text_of(call.node.func)
+        for call in module.all_calls
+        if not call.keywords.keys().isdisjoint(OF_PROCESSORS)
+    )
 
 
 def _rendered(module: Module, text: ast.expr) -> Iterator[ast.Call]:

@@ -2,7 +2,9 @@
 
 ## What it does
 Follows a batch that a tokenizer pads into `generate`, and looks at the side: an error where the file sets
-`padding_side="right"`, a warning where it sets none (most tokenizers pad on the right).
+`padding_side="right"`, a warning where it sets none (most tokenizers pad on the right). One row has no pads: neither a
+single prompt, nor what is read as one answer (`outputs[0]`). Where the answers are thrown away, in a benchmark of
+speed, and where unsloth loads the model, which sets the left side, nothing is said.
 
 ## Why it is bad
 New tokens are appended after the pads: short rows of a batch get garbage, and a batch of one is fine.
@@ -40,20 +42,37 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import encodes_apart, encodings, generations, ids_of, padded, pads
+from truetune.checks.source.answers import reads_one_answer_or_none
+from truetune.checks.source.generation import GENERATIONS, encodes_apart, encodings, generations, ids_of, padded, pads
+from truetune.checks.source.pads import sides_set
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
+
+ENCODES_APART = Unmet("it is about models without an encoder of their own, and these take pads on the right")
 
 
 class RightPaddingAtGeneration(SourceRule):
     code = "TT737"
     severity = "error"
+    looks_at = GENERATIONS
+
+    def unmet(self) -> Unmet | None:
+        if encodes_apart(self.subject):
+            return ENCODES_APART
+        return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in generations(module) if not encodes_apart(module) else ():
+        if encodes_apart(module):
+            return
+        if any(module.calls("unsloth.Fast*Model.for_inference")):
+            return  # it sets the tokenizer to the left
+        for call in generations(module):
+            if _loaded_by_unsloth(module, call) or reads_one_answer_or_none(module, call):
+                continue
             batch = next((made for made in _batches(module, call) if pads(module, made)), None)
             if batch is None or (side := _side(module, batch)) == "left":
                 continue
@@ -75,21 +94,19 @@ def _batches(module: Module, call: Call) -> Iterator[Call]:
         yield encoded.call
 
 
+def _loaded_by_unsloth(module: Module, call: Call) -> bool:
+    """Its tokenizers pad on the left from their loading on."""
+    made = [origin.node for origin in module.flow.origins(call.receiver)] if call.receiver is not None else []
+    return any(isinstance(node, ast.Call) and module.flow.call(node).named("unsloth.Fast*Model.*") for node in made)
+
+
 def _side(module: Module, batch: Call) -> str | None:
     """The side that is set anywhere for tokenizers: left wins, then right; None where none is."""
     if "padding_side" in batch.keywords:
         return str(module.flow.value(batch.keywords["padding_side"]))
-    sides = {
-        str(module.flow.value(value))
-        for value in (
-            *(call.keywords["padding_side"] for call in module.all_calls if "padding_side" in call.keywords),
-            *(node.value for node in module.nodes(ast.Assign) for target in node.targets if _is_side(target)),
-        )
-    }
-    if not sides or "padding_side" not in module.text:
+    if not module.mentions("padding_side"):
+        return None
+    sides = {str(module.flow.value(value)) for part in module.with_linked for value in sides_set(part)}
+    if not sides:
         return None
     return "right" if sides == {"right"} else "left"
-
-
-def _is_side(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "padding_side"

@@ -46,13 +46,14 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
-from truetune.checks.source.schedules import divided, lengths, schedules, stepped_every
+from truetune.checks.source.schedules import SCHEDULES, divided, lengths, schedules, stepped_every
 from truetune.source.edits import replace
 
 
 class SchedulerLengthMiscounted(SourceRule):
     code = "TT716"
     severity = "error"
+    looks_at = SCHEDULES
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

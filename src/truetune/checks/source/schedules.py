@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -78,3 +79,6 @@ def _moduli(test: ast.expr) -> Iterator[ast.expr]:
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             yield node.right
+
+
+SCHEDULES = CodePlaces("learning rate schedules with a length", schedules)

@@ -28,17 +28,23 @@ There is none.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.source import notebook
 from truetune.source.module import Module
 
 
+def _parsed(module: Module) -> Iterable[str]:
+    return module.text.splitlines() if module.tree.body else ()
+
+
 class SourceNotParsed(SourceRule):
     code = "TT701"
     severity = "warning"
+    looks_at = CodePlaces("lines that were parsed", _parsed)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -52,9 +58,9 @@ class SourceNotParsed(SourceRule):
                 f"{what} not judged, because this Python ({running}) can't parse it: {broken.reason}",
                 "run truetune with the Python that the code is written for"
                 if broken.newer
-                else "mend the syntax, or make it a cell of its kind (%%bash)"
+                else "correct the syntax, or make it a cell of its kind (%%bash)"
                 if module.cells
-                else "mend the syntax, or leave the file out",
+                else "correct the syntax, or leave the file out",
                 severity="info" if broken.newer or module.cells else "warning",
                 cases=[case],
             )

@@ -41,6 +41,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at, fix
@@ -48,15 +49,22 @@ from truetune.source.edits import delete_statement
 from truetune.source.module import Module
 
 
+def _assigned(module: Module) -> Iterator[ast.Assign]:
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr == "state_dict":
+            yield node
+
+
 class StateDictOverwritten(SourceRule):
     code = "TT714"
     severity = "warning"
+    looks_at = CodePlaces("assignments to state_dict", _assigned)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for node in module.nodes(ast.Assign):
-            target = node.targets[0]
-            if isinstance(target, ast.Attribute) and target.attr == "state_dict" and _filters(module, node.value):
+        for node in _assigned(module):
+            if _filters(module, node.value):
                 yield self.finding(
                     "state_dict is replaced by one that filters the adapter, and peft filters again when it saves",
                     "remove the assignment; save_pretrained of a peft model saves the adapter alone",

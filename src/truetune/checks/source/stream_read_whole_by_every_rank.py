@@ -43,28 +43,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
 
 SPLITS = re.compile(r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\(")
+
+
+def _loaders(module: Module) -> Iterator[Call]:
+    """The loaders of a file that starts processes."""
+    if any(module.calls("torch.distributed.init_process_group")):
+        yield from module.calls("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 
 
 class StreamReadWholeByEveryRank(SourceRule):
     code = "TT758"
     severity = "error"
+    looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        several = any(call.named("torch.distributed.init_process_group") for call in module.all_calls)
-        if not several or SPLITS.search(module.text):
+        if any(SPLITS.search(part.text) for part in module.with_linked):
             return
         streams = any(module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls)
-        for call in module.calls("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"):
+        for call in _loaders(module):
             rows = call.argument(0, "dataset")
             if streams and rows is not None and "dataset" in module.flow.kinds(rows) and call.lacks("sampler"):
                 yield self.finding(
                     "every process reads the whole stream: all train on the same rows",
-                    "split it: datasets.distributed.split_dataset_by_node(rows, rank, world_size)",
+                    "give it to datasets.distributed.split_dataset_by_node, with the rank and the number of processes",
                     cases=[at(module, call.node)],
                 )

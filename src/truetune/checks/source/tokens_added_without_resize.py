@@ -1,8 +1,11 @@
 """Tokens are added to the tokenizer, and the model's embedding is not resized.
 
 ## What it does
-Looks for `add_special_tokens` or `add_tokens` on a tokenizer in a file that loads a model and never calls
-`resize_token_embeddings`.
+Looks for `add_special_tokens` or `add_tokens` on a tokenizer in a file that loads a model, or has a trainer load it
+(`SFTTrainer("name")`), and never calls `resize_token_embeddings`. It warns where the model is known to have no row for
+them, by its files or by its name. Where nothing is known of the model, it is a note in a file that trains, and nothing
+elsewhere: the model may have been made with these tokens. So may a model in a branch for its name (`if "gemma" in
+name`). Other files that are given too count with it.
 
 ## Why it is bad
 A token that the vocabulary does not hold gets an id behind the last row of the embedding: an index error or a CUDA
@@ -12,8 +15,8 @@ assert, and only in a batch that pads.
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
 tokenizer.add_special_tokens({"pad_token": "[PAD]"})
 ```
 
@@ -21,15 +24,14 @@ tokenizer.add_special_tokens({"pad_token": "[PAD]"})
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("model")
-model = AutoModelForCausalLM.from_pretrained("model")
-tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+tokenizer.pad_token = "<|finetune_right_pad_id|>"
 ```
 
 ## Fix safety
-Where the token is in the vocabulary already (`<|finetune_right_pad_id|>`), nothing is added and no resize is needed:
-then set `tokenizer.pad_token` instead, which says so.
+Llama 3.1 holds `<|finetune_right_pad_id|>` already, so nothing is added and nothing resized. A vocabulary without a
+free token needs `model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)` behind the added one.
 
 ## References
 - meta-llama/llama-cookbook#189, meta-llama/llama3#310, huggingface/transformers#23401, lm-sys/FastChat#3266
@@ -41,41 +43,77 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import vocabulary
+from truetune.checks.source.free_pads import pad_advice
+from truetune.checks.source.new_tokens import TOKENS_ADDED, AddedTokens, added_tokens
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
 
-RESERVED = ("<|", "<unk>", "<pad>", "</s>", "<eos>")
-"""What tokens look like that a vocabulary holds already"""
-
-
+RESERVED = "<|"
+"""How tokens begin that many vocabularies hold in reserve"""
 PPO = ("trl.*PPOTrainer", "trl.*RLOOTrainer")
 """They put the id 0 where the mask is 0, before any model sees the pad"""
+TRAIN = ("trainer", "optimizer")
+RESIZE = (
+    "call model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64) (trainer.model, where the trainer loads "
+    "it), or take a token that the vocabulary has"
+)
 
 
 class TokensAddedWithoutResize(SourceRule):
     code = "TT740"
     severity = "warning"
+    looks_at = TOKENS_ADDED
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if "resize_token_embeddings" in module.text or not any(
-            "model" in module.flow.kinds(call.node) for call in module.all_calls
-        ):
+        added_ones = added_tokens(module)
+        if not added_ones or module.mentions("resize_token_embeddings"):
             return
-        if any(call.named(*PPO) for call in module.all_calls):
+        calls = [call for part in module.with_linked for call in part.all_calls]
+        if not any(_loads_model(module, call) for call in calls) or any(call.named(*PPO) for call in calls):
             return
-        for call in module.methods("add_special_tokens", "add_tokens"):
-            given = call.argument(0, "special_tokens_dict" if call.method == "add_special_tokens" else "new_tokens")
-            value = module.flow.value(given)
-            names = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            has = vocabulary(module, call.receiver)
-            new = [
-                name for name in names if isinstance(name, str) and not name.startswith(RESERVED) and name not in has
-            ]
-            if new and call.receiver is not None and "tokenizer" in module.flow.kinds(call.receiver):
-                yield self.finding(
-                    f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized",
-                    "call model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64), or take a token that "
-                    "the vocabulary has",
-                    cases=[at(module, call.node)],
-                )
+        for added in added_ones:
+            new = [name for name in added.names if not name.startswith(RESERVED)]
+            if not new or _has_room(added, len(new)) or (added.spare_rows is None and not _trains(module)):
+                continue
+            known = added.spare_rows is not None
+            yield self.finding(
+                f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized"
+                + ("" if known else ": an index error where the model has no row for it"),
+                _remedy(module, added),
+                severity=self.severity if known else "info",
+                evidence=[
+                    "the embedding of this model has no row without a token"
+                    if known
+                    else "it is not known how many rows this model's embedding has"
+                ],
+                cases=[at(module, added.call.node)],
+            )
+
+
+def _loads_model(module: Module, call: Call) -> bool:
+    """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
+    if "model" in module.flow.kinds(call.node):
+        return True
+    given = call.argument(0, "model") if call.named("trl.*Trainer") else None
+    return given is not None and isinstance(module.flow.value(given), str)
+
+
+def _remedy(module: Module, added: AddedTokens) -> str:
+    """A resize; of a pad token, where the vocabulary has a free one, that one and no resize."""
+    given = added.call.argument(0, "special_tokens_dict")
+    roles = module.flow.entries(given)[0].keys() if given is not None else ()
+    advice = pad_advice(module, added.call.receiver) if set(roles) == {"pad_token"} else None
+    if advice is not None and advice.token is not None:
+        return advice.remedy
+    return RESIZE
+
+
+def _has_room(added: AddedTokens, count: int) -> bool:
+    return added.spare_rows is not None and added.spare_rows >= count
+
+
+def _trains(module: Module) -> bool:
+    calls = (call for part in module.with_linked for call in part.all_calls)
+    return any(not module.flow.kinds(call.node).isdisjoint(TRAIN) for call in calls)

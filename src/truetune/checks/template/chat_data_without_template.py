@@ -33,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -47,17 +49,24 @@ class ChatDataWithoutTemplate(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        if self.probes.template is not None:
-            return
         self.rows += len(batch.rows)
+        if self.probes.template is not None:
+            self.chats += batch.chats
+            return
         for row in batch.rows:
             if row.is_chat:
                 self.chats += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(Case(f"a chat of {len(row.messages)} messages", row.origin))
 
+    def unmet(self) -> Unmet | None:
+        return None if self.chats else NO_CHATS
+
+    def figure(self) -> str:
+        return f"the tokenizer has a chat template; rows that are chats: {self.chats:,}"
+
     def findings(self) -> Iterator[Finding]:
-        if self.chats:
+        if self.chats and self.probes.template is None:
             yield self.finding(
                 f"{self.chats:,} of {self.rows:,} rows are chats, and the tokenizer has no chat template",
                 "take the tokenizer of the instruct model, or name a template file with --template",

@@ -42,6 +42,8 @@ import difflib
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_CHATS, no_template
 from truetune.checks.places import at_character, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
@@ -58,9 +60,15 @@ class DateInTemplate(DataRule):
     """Of one chat"""
 
     def batch(self, batch: Batch) -> None:
-        self.chats += sum(row.is_chat for row in batch.rows)
+        self.chats += batch.chats
         if self.first is None and (answer := first_answer(batch)) is not None:
             self.first = batch.only([answer[0]])
+
+    def unmet(self) -> Unmet | None:
+        return no_template(self.probes) if self.chats else NO_CHATS
+
+    def figure(self) -> str:
+        return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*DAYS)
 
     def findings(self) -> Iterator[Finding]:
         if not self.chats:

@@ -41,6 +41,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS, no_template
 from truetune.checks.places import at_character
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -66,6 +69,13 @@ class DefaultSystemPromptInjected(DataRule):
         if self.first is None:
             mine = (i for i, example in enumerate(batch.examples) if example.row.is_chat and _bare(example.row))
             self.first = next((batch.only([i]) for i in mine), None)
+
+    def unmet(self) -> Unmet | None:
+        return no_template(self.probes) if self.chats else NO_CHATS
+
+    def figure(self) -> Measurement:
+        more = f" ({self.without:,} have none of their own)"
+        return counted("chats to which the template adds a system prompt", 0, self.chats, more)
 
     def findings(self) -> Iterator[Finding]:
         injected = self._injected() if self.without else ""

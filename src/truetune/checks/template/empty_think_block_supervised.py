@@ -42,6 +42,9 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_TURN_TRAINED_ALONE
 from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -70,6 +73,12 @@ class EmptyThinkBlockSupervised(DataRule):
                     if len(self.cases) < MAX_CASES:
                         at = match.start(1) - 1
                         self.cases.append(at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.turns else NO_TURN_TRAINED_ALONE
+
+    def figure(self) -> Measurement:
+        return counted("trained turns that begin with an empty think block", self.empty, self.turns)
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -33,12 +33,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS
 from truetune.checks.rule import DataRule
 
 
 class GenerationTagMissing(DataRule):
     code = "TT202"
     severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if self.spec.mask_by != "generation-tags":
+            return NOT_BY_TAGS
+        return NO_TEMPLATE if self.probes.template is None else None
+
+    def figure(self) -> str:
+        return "the chat template has {% generation %} tags"
 
     def findings(self) -> Iterator[Finding]:
         template = self.probes.template

@@ -36,6 +36,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.places import at_stop, at_turn, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
@@ -52,13 +54,28 @@ CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
 class GenerationTagsOffTheTurn(DataRule):
     code = "TT214"
     severity = "error"
+    judges_without_rows = True
     answer: Case | None = None
     stop: Case | None = None
+    compared = False
+    """Could the tags be compared with what inference must produce?"""
 
     def batch(self, batch: Batch) -> None:
         if self.answer is None and (found := first_answer(batch)) is not None:
             self.answer = at_turn(batch, *found, "the answer begins here")
             self.stop = at_stop(batch, *found, "the turn ends here")
+
+    def unmet(self) -> Unmet | None:
+        if self.spec.mask_by != "generation-tags":
+            return NOT_BY_TAGS
+        if self.probes.template is None:
+            return NO_TEMPLATE
+        if not self.probes.template.has_generation_tags:
+            return Unmet("the chat template has no {% generation %} tags", "see generation-tag-missing")
+        return None if self.compared else PROBES_FAIL
+
+    def figure(self) -> str:
+        return "the {% generation %} tags of a probe hold its answer and its stop token, and no more"
 
     def findings(self) -> Iterator[Finding]:
         template = self.probes.template
@@ -73,6 +90,7 @@ class GenerationTagsOffTheTurn(DataRule):
         found = _tagged(self, template)
         if found is None or found[0] != rendering.text or not rendering.turns or rendering.turns[0].stop_start < 0:
             return
+        self.compared = True
         text, start, end = found
         turn = rendering.turns[0]
         if end < turn.end and (missed := text[max(end, turn.start) : turn.end].strip()):

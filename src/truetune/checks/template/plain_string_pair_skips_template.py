@@ -35,6 +35,9 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import no_template
 from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -55,16 +58,24 @@ class PlainStringPairSkipsTemplate(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        if not self.header:
-            return
         for row in batch.rows:
             if row.prompt is not None and row.completion is not None:
                 self.pairs += 1
-                if self.header not in row.prompt + row.completion:
+                if self.header and self.header not in row.prompt + row.completion:
                     self.bare += 1
                     self.preferences += row.rejected is not None
                     if len(self.cases) < MAX_CASES:
                         self.cases.append(in_row(batch, row, f"prompt {row.prompt[-60:]!r}"))
+
+    def unmet(self) -> Unmet | None:
+        if not self.pairs:
+            return Unmet("it is about prompts and completions in plain strings, and there are none")
+        if (lacking := no_template(self.probes)) is not None:
+            return lacking
+        return None if self.header else Unmet("it is about templates that write something between prompt and answer")
+
+    def figure(self) -> Measurement:
+        return counted(f"rows of prompt and completion without {self.header!r} between them", self.bare, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         if self.bare:

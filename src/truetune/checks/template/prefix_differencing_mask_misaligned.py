@@ -41,6 +41,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -53,7 +55,7 @@ class PrefixDifferencingMaskMisaligned(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.turns = 0
+        self.turns = self.compared = 0
         self.reasons: Counter[str] = Counter()
         self.cases: dict[str, Case] = {}
 
@@ -61,10 +63,23 @@ class PrefixDifferencingMaskMisaligned(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1
-                if turn.skew is not None and turn.skew not in (NO_PROMPT, REWRITTEN):
+                if turn.skew in (NO_PROMPT, REWRITTEN):
+                    continue
+                self.compared += 1
+                if turn.skew is not None:
                     self.reasons[turn.skew] += 1
                     if len(self.cases) < MAX_CASES and turn.skew not in self.cases:
                         self.cases[turn.skew] = at_turn(batch, i, turn, turn.skew)
+
+    def unmet(self) -> Unmet | None:
+        if self.compared:
+            return None
+        return Unmet("it is about assistant turns behind a prompt, and no example has one")
+
+    def figure(self) -> Measurement:
+        return counted(
+            "assistant turns that follow another text in training than in serving", self.reasons.total(), self.compared
+        )
 
     def findings(self) -> Iterator[Finding]:
         skewed = sum(self.reasons.values())

@@ -48,6 +48,9 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
@@ -67,16 +70,22 @@ class RenderThenRetokenizeDoubleBos(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        if self.bos is None:
-            return
         for row in batch.rows:
             if not row.is_chat:
                 self.rows += 1
-                if (row.text or row.prompt or "").startswith(self.bos):
+                if self.bos is not None and (row.text or row.prompt or "").startswith(self.bos):
                     self.double += 1
                     if len(self.cases) < MAX_CASES:
                         text = f"the tokens begin with {self.bos} {self.bos}"
                         self.cases.append(Case(text, row.origin, token=1))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.rows else NO_PLAIN_ROWS
+
+    def figure(self) -> Measurement | str:
+        if self.bos is None:
+            return "the tokenizer adds no BOS to what it encodes"
+        return counted("rows of text that begin with two BOS tokens", self.double, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         if self.double:

@@ -46,6 +46,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_TURNS
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.thinking_stripped_from_history import reasons
@@ -72,6 +75,14 @@ class RewrittenTurnsUntrained(DataRule):
                     self.lost += 1
                     if len(self.cases) < MAX_CASES:
                         self.cases.append(at_turn(batch, i, turn, turn.skew))
+
+    def unmet(self) -> Unmet | None:
+        if self.spec.history != "single" or self.spec.learn.what != "assistant":
+            return Unmet("it is about every assistant turn in one example (--history single --learn assistant)")
+        return None if self.turns else NO_TURNS
+
+    def figure(self) -> Measurement:
+        return counted("assistant turns that are not trained because the template rewrites them", self.lost, self.turns)
 
     def findings(self) -> Iterator[Finding]:
         if self.lost:

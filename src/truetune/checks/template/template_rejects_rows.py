@@ -1,7 +1,8 @@
 """The chat template refuses rows.
 
 ## What it does
-Groups the rows that the template raises on by what it says.
+Groups the rows that the template raises on by what it says. Where `truetune fix` knows an edit, that is tried on some
+rows of each group, and the remedy is the edit with which they render.
 
 ## Why it is bad
 Such rows stop a run in the middle of its preparation, or are left out where a trainer catches the error.
@@ -36,9 +37,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.findings import SHOWN_CASES, Case, Finding
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS, NO_TEMPLATE
+from truetune.checks.refusals import cause_of
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
+
+SHOWN_CAUSES = 8
+"""Causes that are listed, each with its count"""
+SHOWN_ROLES = 8
 
 
 class TemplateRejectsRows(DataRule):
@@ -47,28 +56,43 @@ class TemplateRejectsRows(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.rows = 0
-        self.reasons: Counter[str] = Counter()
-        self.cases: dict[str, Case] = {}
+        self.rows = self.chats = 0
+        self.causes: Counter[str] = Counter()
+        self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
+        self.chats += batch.chats
         if self.probes.template is None:
             return
         for row, reason in batch.rejected:
-            self.reasons[reason] += 1
+            self.causes[cause_of(row, reason)] += 1
             if len(self.cases) < MAX_CASES:
-                roles = ", ".join(str(message.get("role")) for message in row.messages[:8])
-                self.cases.setdefault(reason, Case(f"roles: {roles}", row.origin))
+                roles = ", ".join(str(message.get("role")) for message in row.messages[:SHOWN_ROLES])
+                self.cases.append(Case(f"{reason} (roles: {roles})", row.origin))
+
+    def unmet(self) -> Unmet | None:
+        if not self.chats:
+            return NO_CHATS
+        return NO_TEMPLATE if self.probes.template is None else None
+
+    def figure(self) -> Measurement:
+        return counted("chats that the template refuses", self.causes.total(), self.chats)
 
     def findings(self) -> Iterator[Finding]:
-        rejected = sum(self.reasons.values())
-        if rejected:
-            yield self.finding(
-                f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template refuses them",
-                "bring these rows into the form that the template takes, or choose another template with --template",
-                evidence=[f"{count:,} rows: {reason}" for reason, count in self.reasons.most_common(SHOWN_CASES)],
-                cases=self.cases.values(),
-                count=rejected,
-                total=self.rows,
-            )
+        rejected = self.causes.total()
+        if not rejected:
+            return
+        listed = [
+            f"{count:,} row{'s' * (count != 1)}: {cause}" for cause, count in self.causes.most_common(SHOWN_CAUSES)
+        ]
+        if len(self.causes) > SHOWN_CAUSES:
+            listed.append(f"and {len(self.causes) - SHOWN_CAUSES:,} more causes")
+        yield self.finding(
+            f"{rejected:,} of {self.rows:,} rows can't be rendered: the chat template refuses them",
+            "bring these rows into the form that the template takes, or choose another template with --template",
+            evidence=listed,
+            cases=self.cases,
+            count=rejected,
+            total=self.rows,
+        )

@@ -50,11 +50,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
-from truetune.render.contract import REWRITTEN
+from truetune.render.contract import REWRITTEN, turn_weights
 from truetune.render.plan import THINK_END
 from truetune.render.rendering import Rendering, Source
 from truetune.render.template import REASONING_KEYS
@@ -66,11 +68,12 @@ class ThinkingStrippedFromHistory(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        self.renderer = setup.probes.renderer()
         self.split = self.rewritten = self.unseen = self.turns = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        thinking = {row.origin.row: turns for row in batch.rows if (turns := _thinking(row))}
+        thinking = {row.origin.row: turns for row in batch.rows if (turns := self._thinking(row))}
         if not thinking:
             return
         self.turns += sum(map(len, thinking.values()))
@@ -84,17 +87,28 @@ class ThinkingStrippedFromHistory(DataRule):
             for turn in rendering.turns:
                 if turn.skew == REWRITTEN and turn.message in held:
                     self.rewritten += 1
+                    shown[row.origin.row].add(turn.message)
                     text = "its reasoning is gone once the next turn follows"
                     self._case(at_turn(batch, i, turn, text))
-        if self.spec.history == "as-served":
-            for row in (row for row in batch.rows if row.origin.row in shown):
-                for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
-                    self.unseen += 1
-                    self._case(Case("its reasoning is in no training text as reasoning", row.origin, index))
+        for row in (row for row in batch.rows if row.origin.row in shown):
+            for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
+                self.unseen += 1
+                self._case(Case("its reasoning is in no training text as reasoning", row.origin, index))
+
+    def _thinking(self, row: Conversation) -> set[int]:
+        """The turns that hold reasoning and are to be learned; of the others templates drop it by design."""
+        weights = turn_weights(row, self.renderer.spec_of(row))
+        return {i for i, weight in weights.items() if weight and reasons(row.messages[i])}
 
     def _case(self, case: Case) -> None:
         if len(self.cases) < MAX_CASES:
             self.cases.append(case)
+
+    def unmet(self) -> Unmet | None:
+        return None if self.turns else Unmet("it is about assistant turns with reasoning, and there are none")
+
+    def figure(self) -> Measurement:
+        return counted("assistant turns with reasoning that is not trained", self.rewritten + self.unseen, self.turns)
 
     def findings(self) -> Iterator[Finding]:
         lost = self.rewritten + self.unseen
@@ -114,11 +128,6 @@ class ThinkingStrippedFromHistory(DataRule):
                 count=self.split,
                 total=self.turns,
             )
-
-
-def _thinking(row: Conversation) -> set[int]:
-    """The turns that hold reasoning and are to be learned."""
-    return {i for i, message in enumerate(row.messages) if message.get("role") == "assistant" and reasons(message)}
 
 
 def reasons(message: Message) -> bool:

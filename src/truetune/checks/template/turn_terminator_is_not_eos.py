@@ -39,6 +39,8 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_CHATS, no_turn_end
 from truetune.checks.places import at_stop, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
@@ -47,16 +49,26 @@ from truetune.encoding.batch import Batch
 class TurnTerminatorIsNotEos(DataRule):
     code = "TT201"
     severity = "error"
+    moot_where = ("stop-token-not-trained",)
     by_trainer = (ByFact("template", {"own": MOOT}),)
     chats = 0
     first: Case | None = None
 
     def batch(self, batch: Batch) -> None:
-        self.chats += sum(row.is_chat for row in batch.rows)
+        self.chats += batch.chats
         if self.first is None and (answer := first_answer(batch)) is not None:
             i, turn = answer
             text = batch.examples[i].rendering.text[max(0, turn.end - 40) : turn.end]
             self.first = at_stop(batch, i, turn, f"ends with {text!r}")
+
+    def unmet(self) -> Unmet | None:
+        if not self.chats:
+            return NO_CHATS
+        return no_turn_end(self.probes)
+
+    def figure(self) -> str:
+        eos = self.tokenizer.special["eos"]
+        return f"turns end with {eos.token} ({eos.id}), which is the tokenizer's EOS"
 
     def findings(self) -> Iterator[Finding]:
         terminator, eos = self.probes.terminator, self.tokenizer.special.get("eos")

@@ -38,6 +38,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.weights import embedding
@@ -55,26 +57,41 @@ class BaseModelSpecialTokensUntrained(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.matrix = embedding(setup.tokenizer.weights)
+        self.matrix = setup.embedding or embedding(setup.tokenizer.weights)
         self.control = np.zeros(setup.tokenizer.vocabulary, dtype=np.bool_)
         self.control[list(setup.tokenizer.control)] = self.matrix is not None
         self.used: set[int] = set()
+        self.compared = 0
 
     def batch(self, batch: Batch) -> None:
         if self.matrix is not None:
             self.used.update(batch.ids[self.control[batch.ids]].tolist())
 
-    def findings(self) -> Iterator[Finding]:
+    def unmet(self) -> Unmet | None:
+        if self.matrix is None:
+            return Unmet("there are no weights to read the embedding from", "name the model with --model")
+        if self._trained_whole():
+            return Unmet(f"it is about adapters, and {self.setup.trainer.called} trains these rows too")
+        return None if self.used else Unmet("it is about control tokens, and the data hold none")
+
+    def figure(self) -> Measurement:
+        return counted("control tokens of the data that were never trained", 0, self.compared)
+
+    def _trained_whole(self) -> bool:
+        """Does the trainer train all weights, and make the rows that it needs?"""
         training = self.spec.training
-        whole = training.lora is None and training.adapter is None
-        if self.matrix is None or (whole and self.setup.trainer.prepares_model.value):
+        return training.lora is None and training.adapter is None and bool(self.setup.trainer.prepares_model.value)
+
+    def findings(self) -> Iterator[Finding]:
+        if self.matrix is None or self._trained_whole():
             return
-        size = len(self.matrix.values)
+        size = self.matrix.row_count
         ids = np.array(sorted(id for id in self.used if id < size), dtype=np.int64)
         control = np.flatnonzero(self.control[:size])
         ordinary = np.setdiff1d(np.linspace(0, size - 1, num=min(SAMPLE, size), dtype=np.int64), control)
         if not len(ids) or not len(ordinary):
             return
+        self.compared = len(ids)
         rows = self.matrix.rows(ids)
         median = float(np.median(np.linalg.norm(self.matrix.rows(ordinary), axis=1)))
         norms = np.linalg.norm(rows, axis=1)
@@ -88,7 +105,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
                 "start from the instruct model, or train and save the embedding rows of these tokens",
                 evidence=[f"median norm of {len(ordinary):,} ordinary rows: {median:.3g} ({self.matrix.name})"],
                 cases=[
-                    Case(f"{token} ({id}): norm {norm:.3g}, {twin} other rows are equal", file=self.matrix.file.name)
+                    Case(f"{token} ({id}): norm {norm:.3g}, {twin} other rows are equal", file=self.matrix.where)
                     for token, id, norm, twin, is_bad in zip(tokens, ids, norms, twins, bad, strict=True)
                     if is_bad
                 ],

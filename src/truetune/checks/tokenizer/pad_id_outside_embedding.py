@@ -35,6 +35,9 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EMBEDDING
 from truetune.checks.rule import DataRule
 
 NAMED = ("pad", "eos", "bos")
@@ -44,6 +47,16 @@ class PadIdOutsideEmbedding(DataRule):
     code = "TT104"
     severity = "error"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
+
+    def unmet(self) -> Unmet | None:
+        return NO_EMBEDDING if self.tokenizer.embedding_rows is None else None
+
+    def figure(self) -> Measurement:
+        special = (token.id for name, token in self.tokenizer.special.items() if name in NAMED)
+        tokens = {*self.tokenizer.backend.get_added_tokens_decoder(), *special}
+        return counted(
+            f"added tokens beyond the {self.tokenizer.embedding_rows:,} rows of the embedding", 0, len(tokens)
+        )
 
     def findings(self) -> Iterator[Finding]:
         rows = self.tokenizer.embedding_rows

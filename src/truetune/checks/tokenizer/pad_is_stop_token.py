@@ -41,6 +41,8 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_STOPS
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.pads import good_pad
@@ -51,6 +53,7 @@ from truetune.spec.run import Severity
 class PadIsStopToken(DataRule):
     code = "TT101"
     severity = "error"
+    judges_without_rows = True
     by_trainer = (
         ByFact("clashing_pad", {"replaced": MOOT}),
         ByFact(
@@ -73,6 +76,16 @@ class PadIsStopToken(DataRule):
         if pad is not None:
             self.supervised += int(batch.supervised.sum())
             self.masked += int((batch.supervised & (batch.ids == pad.id)).sum())
+
+    def unmet(self) -> Unmet | None:
+        if "pad" not in self.tokenizer.special:
+            return Unmet("the tokenizer has no pad token", "set pad_token in tokenizer_config.json")
+        return None if self.probes.stops else NO_STOPS
+
+    def figure(self) -> str:
+        pad = self.tokenizer.special["pad"]
+        stops = ", ".join(f"{stop.token} ({stop.id})" for stop in self.probes.stops)
+        return f"the pad token is {pad.token} ({pad.id}); turns end with {stops}"
 
     def findings(self) -> Iterator[Finding]:
         pad = self.tokenizer.special.get("pad")

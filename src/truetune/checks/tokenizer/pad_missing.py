@@ -53,6 +53,10 @@ class PadMissing(DataRule):
         ByFact("pads_masked_by", {"position": Judged("info", "{trainer} masks pads by their position")}),
     )
 
+    def figure(self) -> str:
+        pad = self.tokenizer.special["pad"]
+        return f"the pad token is {pad.token} ({pad.id})"
+
     def findings(self) -> Iterator[Finding]:
         if "pad" in self.tokenizer.special:
             return

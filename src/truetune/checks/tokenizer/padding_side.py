@@ -45,6 +45,9 @@ class PaddingSide(DataRule):
     severity = "warning"
     by_trainer = (ByFact("pads_on", {"right": MOOT}),)
 
+    def figure(self) -> str:
+        return f"the padding side is {self.tokenizer.padding_side}"
+
     def findings(self) -> Iterator[Finding]:
         if self.tokenizer.padding_side != "left":
             return

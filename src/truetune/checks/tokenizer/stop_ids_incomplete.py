@@ -39,8 +39,11 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.needs import NO_CHATS, no_turn_end
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
+from truetune.render.tokenizer import Stop
 
 
 class StopIdsIncomplete(DataRule):
@@ -50,13 +53,22 @@ class StopIdsIncomplete(DataRule):
     chats = 0
 
     def batch(self, batch: Batch) -> None:
-        self.chats += sum(row.is_chat for row in batch.rows)
+        self.chats += batch.chats
+
+    def unmet(self) -> Unmet | None:
+        if not self.chats:
+            return NO_CHATS
+        return no_turn_end(self.probes)
+
+    def figure(self) -> str:
+        stop = self._turn_end()
+        assert stop is not None, "else the rule is not judged"
+        return f"turns end with {stop.token} ({stop.id}), a stop token by: {', '.join(stop.origins)}"
 
     def findings(self) -> Iterator[Finding]:
-        terminator = self.probes.terminator
-        if not self.chats or terminator is None or terminator.token is None:
+        stop = self._turn_end()
+        if not self.chats or stop is None:
             return
-        (stop,) = (stop for stop in self.probes.stops if stop.id == terminator.token.id)
         others = [f"{s.token} ({s.id}) is one by: {', '.join(s.origins)}" for s in self.probes.stops if s != stop]
         listed = set(stop.origins) - {"template"}
         known = self.tokenizer.generation_config is not None
@@ -71,3 +83,10 @@ class StopIdsIncomplete(DataRule):
             severity="error" if known and not listed else "warning",
             evidence=others or ["no file names a stop token"],
         )
+
+    def _turn_end(self) -> Stop | None:
+        """The token that the chat template ends turns with."""
+        terminator = self.probes.terminator
+        if terminator is None or terminator.token is None:
+            return None
+        return next(stop for stop in self.probes.stops if stop.id == terminator.token.id)

@@ -36,11 +36,13 @@ from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
+from truetune.spec.run import Severity
 
 
 class TruncationStatePersisted(DataRule):
     code = "TT107"
     severity = "error"
+    judges_without_rows = True
     by_trainer = (
         ByFact(
             "file_truncation",
@@ -54,28 +56,36 @@ class TruncationStatePersisted(DataRule):
         ),
     )
     examples = longer = 0
+    """Of the rows, where there are some"""
 
     def batch(self, batch: Batch) -> None:
         if self.tokenizer.truncation is not None:
             self.examples += len(batch.examples)
             self.longer += int((batch.lengths > self.tokenizer.truncation["max_length"]).sum())
 
+    def figure(self) -> str:
+        return "tokenizer.json holds neither truncation nor padding"
+
     def findings(self) -> Iterator[Finding]:
         cut, pad = self.tokenizer.truncation, self.tokenizer.padding
         if cut is not None:
             yield self.finding(
-                f"tokenizer.json cuts every text at {cut['max_length']:,} tokens; "
-                f"{self.longer:,} of {self.examples:,} examples are longer",
+                f"tokenizer.json holds a cut at {cut['max_length']:,} tokens, which the `tokenizers` library applies"
+                + (f"; {self.longer:,} of {self.examples:,} examples are longer" if self.examples else ""),
                 'set "truncation" to null in tokenizer.json',
-                severity="error" if self.longer else "warning",
+                severity="error" if self.longer else self._without_a_cut(),
                 evidence=[f"truncation: {cut}"],
                 count=self.longer,
                 total=self.examples,
             )
         if pad is not None:
             yield self.finding(
-                "tokenizer.json pads every text",
+                "tokenizer.json holds a padding, which the `tokenizers` library applies to each text of a batch",
                 'set "padding" to null in tokenizer.json',
-                severity="warning",
+                severity=self._without_a_cut(),
                 evidence=[f"padding: {pad}"],
             )
+
+    def _without_a_cut(self) -> Severity:
+        """A saved state that cuts no row at hand; of a folder alone nobody knows whether any text is longer."""
+        return "warning" if self.examples else "info"

@@ -36,6 +36,9 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_TURNS
 from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -65,6 +68,12 @@ class AnswerNotTerminated(DataRule):
                         if len(self.cases) < MAX_CASES:
                             text = f"ends with {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
                             self.cases.append(at_character(batch, i, turn.end - 1, text, turn.message))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.turns else NO_TURNS
+
+    def figure(self) -> Measurement:
+        return counted("trained answers whose stop token is in the loss", self.turns - self.open, self.turns)
 
     def findings(self) -> Iterator[Finding]:
         if self.open:

@@ -35,6 +35,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EXAMPLE, NO_STOPS
 from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -67,6 +70,14 @@ class DuplicateEos(DataRule):
                 self.double += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(at_token(batch, two, f"ends with {rendering.text[batch.starts[one] :][:60]!r}"))
+
+    def unmet(self) -> Unmet | None:
+        if not len(self.stops):
+            return NO_STOPS
+        return None if self.examples else NO_EXAMPLE
+
+    def figure(self) -> Measurement:
+        return counted("examples that end in two stop tokens", self.double, self.examples)
 
     def findings(self) -> Iterator[Finding]:
         if self.double:

@@ -35,6 +35,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -47,12 +50,14 @@ class EosNotAppendedByTokenizer(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.stops = np.array([stop.id for stop in setup.probes.stops], dtype=np.int32)
+        self.is_known_what_is_appended = setup.trainer.appends_eos.value is not None
+        """Else pairs of plain text are left alone: preference trainers append EOS to both answers (TRL's do)"""
         self.rows = self.open = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         for i, (row, rendering) in enumerate(batch.examples):
-            if row.is_chat or not rendering.text:
+            if row.is_chat or not rendering.text or (row.is_preference and not self.is_known_what_is_appended):
                 continue
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]]
             self.rows += 1
@@ -64,10 +69,16 @@ class EosNotAppendedByTokenizer(DataRule):
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(in_example(batch, i, len(ids) - 1, f"ends with {rendering.text[-40:]!r}"))
 
+    def unmet(self) -> Unmet | None:
+        return None if self.rows else NO_PLAIN_ROWS
+
+    def figure(self) -> Measurement:
+        return counted("rows of plain text that end with a stop token", self.rows - self.open, self.rows)
+
     def findings(self) -> Iterator[Finding]:
         if self.open:
             eos = self.tokenizer.special.get("eos")
-            known = self.setup.trainer.appends_eos.value is not None
+            known = self.is_known_what_is_appended
             by_itself = "" if known else (
                 ", or name the trainer with --trainer if it does that itself (TRL does, transformers' Trainer does not)"
             )  # fmt: skip

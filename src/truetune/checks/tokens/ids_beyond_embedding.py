@@ -37,6 +37,9 @@ import numpy as np
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -64,6 +67,14 @@ class IdsBeyondEmbedding(DataRule):
         for place in places[: MAX_CASES - len(self.cases)].tolist():
             token = self.tokenizer.backend.id_to_token(int(batch.ids[place]))
             self.cases.append(at_token(batch, place, f"{token} has the id {batch.ids[place]:,}"))
+
+    def unmet(self) -> Unmet | None:
+        if self.limit is None:
+            return NO_EMBEDDING
+        return None if self.tokens else NO_EXAMPLE
+
+    def figure(self) -> Measurement:
+        return counted(f"tokens with an id beyond the {self.limit:,} rows of the embedding", self.beyond, self.tokens)
 
     def findings(self) -> Iterator[Finding]:
         if self.beyond:

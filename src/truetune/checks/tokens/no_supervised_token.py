@@ -32,6 +32,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -39,16 +42,17 @@ from truetune.encoding.batch import Batch
 
 class NoSupervisedToken(DataRule):
     code = "TT406"
-    moot_where = ("role-alias-dropped", "template-rejects-rows", "malformed-rows")
+    moot_where = ("role-alias-dropped", "special-token-in-structure", "template-rejects-rows", "malformed-rows")
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.rows = self.empty = 0
+        self.rows = self.rejected = self.empty = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
+        self.rejected += len(batch.rejected)
         for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
             self._note(batch.examples[i].row)
         if len(batch.examples) + len(batch.rejected) < len(batch.rows):
@@ -62,6 +66,13 @@ class NoSupervisedToken(DataRule):
         if len(self.cases) < MAX_CASES:
             roles = ", ".join(str(message.get("role")) for message in row.messages[:8])
             self.cases.append(Case(f"roles: {roles}" if row.is_chat else "an empty text or completion", row.origin))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.rows > self.rejected else NO_EXAMPLE
+
+    def figure(self) -> Measurement:
+        more = f" ({self.rejected:,} more could not be rendered)" if self.rejected else ""
+        return counted("rows without a supervised token", self.empty, self.rows - self.rejected, more)
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

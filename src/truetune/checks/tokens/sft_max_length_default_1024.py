@@ -39,8 +39,12 @@ import numpy as np
 
 from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
 DEFAULT = 1024
@@ -59,19 +63,36 @@ class SftMaxLengthDefault1024(DataRule):
         cut = setup.trainer.cut.value
         self.limit = DEFAULT if setup.trainer.name is None else cut.limit
         self.examples = self.over = self.lost = self.longest = 0
+        self.media = Media()
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        if self.spec.max_length is not None or self.limit is None:
-            return
         lengths = batch.lengths
         self.examples += len(lengths)
+        self.media += batch.media
+        self.longest = max(self.longest, int(lengths.max(initial=0)))
+        if self.spec.max_length is not None or self.limit is None:
+            return
         for i in np.flatnonzero(lengths > self.limit).tolist():
             self.over += 1
-            self.longest = max(self.longest, int(lengths[i]))
             self.lost += int(batch.supervised[batch.offsets[i] + self.limit : batch.offsets[i + 1]].sum())
             if len(self.cases) < MAX_CASES:
                 self.cases.append(in_example(batch, i, self.limit, f"{lengths[i]:,} tokens"))
+
+    def unmet(self) -> Unmet | None:
+        if not self.examples:
+            return NO_EXAMPLE
+        left_to_default = self.spec.max_length is None and self.limit is not None
+        return tokens_not_counted(self.media, asked=False) if left_to_default else None
+
+    def figure(self) -> Measurement | str:
+        if self.spec.max_length is not None:
+            return f"max_length is set: {self.spec.max_length:,} tokens"
+        if self.limit is None:
+            trainer = self.setup.trainer.called
+            return f"{trainer} cuts nothing by default; the longest example has {self.longest:,} tokens"
+        what = f"examples longer than the default of {self.limit:,} tokens"
+        return counted(what, self.over, self.examples, f" (the longest has {self.longest:,})")
 
     def findings(self) -> Iterator[Finding]:
         if self.over:

@@ -40,8 +40,12 @@ import numpy as np
 
 from truetune.checks.by_trainer import CUT_ACTIONS
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -49,19 +53,24 @@ from truetune.render.rendering import Source
 class TruncationCutsTheTerminator(DataRule):
     code = "TT403"
     severity = "warning"
+    moot_where = ("pair-truncated-on-one-side",)
     by_trainer = (CUT_ACTIONS,)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.examples = self.cut = 0
+        self.examples = self.longer = self.cut = 0
+        self.media = Media()
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         self.examples += len(batch.examples)
+        self.media += batch.media
         limit = self.spec.max_length
         if limit is None:
             return
-        for i in np.flatnonzero(batch.lengths > limit).tolist():
+        longer = np.flatnonzero(batch.lengths > limit).tolist()
+        self.longer += len(longer)
+        for i in longer:
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
             trained = np.flatnonzero(batch.supervised[part])
             stops = np.flatnonzero(batch.supervised[part] & (batch.source[part] == Source.STOP))
@@ -70,6 +79,17 @@ class TruncationCutsTheTerminator(DataRule):
                 if len(self.cases) < MAX_CASES:
                     text = f"{batch.lengths[i]:,} tokens; its last stop token is number {stops[-1] + 1:,}"
                     self.cases.append(in_example(batch, i, limit, text))
+
+    def unmet(self) -> Unmet | None:
+        if self.spec.max_length is None:
+            return NO_LIMIT
+        if not self.examples:
+            return NO_EXAMPLE
+        return tokens_not_counted(self.media, asked=True)
+
+    def figure(self) -> Measurement:
+        what = f"examples that lose their last stop token at {self.spec.max_length:,} tokens"
+        return counted(what, self.cut, self.examples, f" ({self.longer:,} are longer)")
 
     def findings(self) -> Iterator[Finding]:
         if self.cut:

@@ -40,8 +40,12 @@ import numpy as np
 
 from truetune.checks.by_trainer import CUT_ACTIONS, ByFact, Judged
 from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
 
@@ -53,26 +57,48 @@ class TruncationLeavesNoLabel(DataRule):
         ByFact(
             "cut.action", {"both": Judged("warning", "{trainer} cuts prompt and answer, and some of the answer stays")}
         ),
-        ByFact("cut.empties", {"dropped": Judged("warning", "{trainer} drops rows without a label, and says nothing")}),
+        ByFact(
+            "cut.empties",
+            {
+                "dropped": Judged(
+                    "warning", "{trainer} drops rows without a label, and says nothing", holds_for_all=False
+                )
+            },
+        ),
     )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.examples = self.empty = 0
+        self.examples = self.longer = self.empty = 0
+        self.media = Media()
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         self.examples += len(batch.examples)
+        self.media += batch.media
         limit = self.spec.max_length
         if limit is None:
             return
-        for i in np.flatnonzero(batch.lengths > limit).tolist():
+        longer = np.flatnonzero(batch.lengths > limit).tolist()
+        self.longer += len(longer)
+        for i in longer:
             trained = np.flatnonzero(batch.supervised[batch.offsets[i] : batch.offsets[i + 1]])
             if len(trained) and trained[0] >= limit:
                 self.empty += 1
                 if len(self.cases) < MAX_CASES:
                     text = f"the first of its {len(trained):,} supervised tokens is number {trained[0] + 1:,}"
                     self.cases.append(in_example(batch, i, int(trained[0]), text))
+
+    def unmet(self) -> Unmet | None:
+        if self.spec.max_length is None:
+            return NO_LIMIT
+        if not self.examples:
+            return NO_EXAMPLE
+        return tokens_not_counted(self.media, asked=True)
+
+    def figure(self) -> Measurement:
+        what = f"examples without a supervised token left at {self.spec.max_length:,} tokens"
+        return counted(what, self.empty, self.examples, f" ({self.longer:,} are longer)")
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import CONTRACT, read_run
+from truetune.data.predictions import score_hint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer
@@ -91,6 +92,9 @@ def placed(name: str, *, base: str | None = None, tokenizer: str | None = None) 
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return _without_folder(name, "gguf", path, under, given or _beside(path))
+    if path.is_file():
+        raise UsageError(f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or a "
+                         f"model of the local hub cache{score_hint(path)}")  # fmt: skip
     folder = located(name, Path())
     if folder is None or not is_checkpoint(folder):
         what = "no such file or folder" if folder is None else "holds no model and no adapter"

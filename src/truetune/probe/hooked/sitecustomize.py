@@ -20,6 +20,12 @@ GUARD = "TRUETUNE_GUARD"
 """Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined"""
 START_SECONDS = 5.0
 """For a start that takes less than a millisecond"""
+MAX_END = 200_000
+"""Characters of a traceback that are kept, the last ones"""
+MAX_PIECES = 200
+"""Of what is printed that are kept, the last ones: a piece is what one call writes, a line or a part of one"""
+MAX_PIECE = 2_000
+"""Characters of a piece that are kept, the last ones"""
 HERE = os.path.dirname(__file__)  # as it stands on sys.path: `abspath` fails where the working folder is gone
 
 
@@ -99,11 +105,66 @@ def load_truetune() -> None:
     spec.loader.exec_module(module)
 
 
+def keep_last_prints() -> Any:
+    """What Python code of this process prints from now on, the last pieces of it.
+
+    The streams stay the program's own, and get all that is written: a pipe in their place would change what a terminal
+    is for the program, and hold up what outlives it. What is written past `write` (by C code) is not seen.
+    """
+    from collections import deque
+
+    pieces: Any = deque(maxlen=MAX_PIECES)
+
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+
+        def write_and_keep(text: str, *, write: Callable[[str], int] = stream.write) -> int:
+            # The program calls this: nothing here can fail but what would have failed without it.
+            if type(text) is str:
+                pieces.append(text[-MAX_PIECE:])
+            return write(text)
+
+        stream.write = write_and_keep
+    return pieces
+
+
+def note_end(folder: str, process: int, pieces: Any) -> None:
+    """Leave the exception that ended this process where the parent finds it, else what it printed last: a program that
+    catches its exception and ends with an exit code of its own has said why.
+
+    Python keeps it in `sys.last_value` before it calls `sys.excepthook`, so the program's own hook stays as it is, and
+    what is printed too. A forked copy runs the same handler, and is not this process.
+    """
+    try:
+        error = getattr(sys, "last_value", None)
+        if os.getpid() != process or isinstance(error, KeyboardInterrupt):
+            return
+        if error is None:
+            leave(folder, f"printed-{process}", "".join(pieces))
+            return
+        import traceback
+
+        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_END:].splitlines()
+        rank = os.environ.get("RANK")
+        leave(folder, f"ended-{process}", "\n".join(f"[rank{rank}]: {line}" if rank else line for line in lines))
+    except BaseException:
+        pass
+
+
+def leave(folder: str, name: str, text: str) -> None:
+    """Write a file that is whole as soon as it has its name; none where there is nothing to write."""
+    if text.strip():
+        with open(os.path.join(folder, f".{name}"), "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        os.replace(file.name, os.path.join(folder, name))
+
+
 def wait_for_packages() -> None:
     """Call when a package of the run is imported; `datasets` is of use to canaries alone."""
+    import atexit
     import json
 
     orders = json.loads(os.environ[ORDERS])
+    atexit.register(note_end, orders["folder"], os.getpid(), keep_last_prints())
     for package in ("datasets", "transformers") if orders.get("canary") else ("transformers",):
         After(package, begin_run, package, orders)
 

@@ -47,6 +47,7 @@ def measure(trial: Trial) -> Measured:
         "loss has a graph": loss is not None,
         "loss": loss,
         "idle": sorted(normal)[:SHOWN],
+        "optimizer is known": trial.optimizer is not None or trial.trainer is not None,
         "outside the optimizer": {"count": len(lost), "names": lost[:SHOWN], "foreign": foreign},
     }
     value = max(len(without), len(lost)) / len(trained)
@@ -122,7 +123,7 @@ def _adapter(trial: Trial) -> bool:
 
 def _optimizer(trial: Trial, trained: dict[str, torch.nn.Parameter]) -> tuple[list[str], int]:
     """(trained tensors that the optimizer does not hold, tensors in it that are none of the model's)."""
-    optimizer = getattr(trial.trainer, "optimizer", None)
+    optimizer = trial.optimizer if trial.trainer is None else getattr(trial.trainer, "optimizer", None)
     groups = getattr(optimizer, "param_groups", None)
     if not groups or hasattr(trial.trainer, "optimizer_dict") or "Dummy" in type(optimizer).__name__:
         return [], 0

@@ -6,6 +6,8 @@ plus less than half of its spacing is the same weight again, however often it is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import torch
@@ -41,9 +43,17 @@ def measure(trial: Trial) -> Measured:
         "weights": total,
         "stuck": stuck,
         "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in trained.values()}),
+        "size": typical_size({name: seen[name] for name, p in trained.items() if p.dim() > 1}),
         "by tensor": {name: round(share[name], 4) for name in worst},
     }
     return Measured(stuck / total, 0.5, "share of trained weights that a step can't move", evidence)
+
+
+def typical_size(seen: Mapping[str, torch.Tensor]) -> float | None:
+    """The size (root mean square) of the trained matrices: the median, by tensor. Those that begin as zeros, as LoRA's
+    B, and vectors have none to compare a step with; None where there is no other."""
+    sizes = [float(weights.detach().float().square().mean().sqrt()) for weights in seen.values()]
+    return median(size for size in sizes if size > 0) if any(sizes) else None
 
 
 def stuck_weights(weights: torch.Tensor, rate: float) -> int:

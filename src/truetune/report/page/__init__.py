@@ -26,8 +26,10 @@ def page(report: Report) -> str:
     from truetune.checks.report import DataReport
     from truetune.checks.run import with_rows
     from truetune.report.as_json import as_dict
+    from truetune.report.page.rows import with_raw
 
-    return page_of(as_dict(with_rows(report) if isinstance(report, DataReport) else report))
+    result = as_dict(with_rows(report) if isinstance(report, DataReport) else report)
+    return page_of(result | {"views": with_raw(result["views"], report.spec)})
 
 
 def page_of(result: Result) -> str:

@@ -81,15 +81,18 @@ def _lengths(lengths: dict[str, Any], shares: dict[str, Any] | None) -> Chart:
 
 
 def _loss(lengths: dict[str, Any], examples: int) -> str:
-    """What a cut at the limit would lose."""
-    limit = lengths["limit"]
+    """What a cut at the limit would lose, and what the lengths leave out."""
+    limit, media = lengths["limit"], lengths.get("media")
+    more = f" These are the tokens of the text: {media['says']}." if media else ""
     if limit is None:
-        return "No max_length is set: it is not known where a trainer would cut."
+        return f"No max_length is set: it is not known where a trainer would cut.{more}"
     if not lengths["over"]:
-        return f"max_length is {limit:,}: nothing would be cut."
+        return f"max_length is {limit:,}: " + (
+            f"it is not known what is cut.{more}" if media else "nothing would be cut."
+        )
     return (
         f"A cut at max_length {limit:,} would shorten {lengths['over']:,} of {many(examples, 'example')} and lose "
-        f"{many(lengths['lost_tokens'], 'token')}, {lengths['lost_supervised']:,} of them supervised."
+        f"{many(lengths['lost_tokens'], 'token')}, {lengths['lost_supervised']:,} of them supervised.{more}"
     )
 
 

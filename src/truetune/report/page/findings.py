@@ -17,6 +17,7 @@ from truetune.report.plot import svg
 from truetune.report.terminal import CURVES
 from truetune.report.text import many
 
+NO_RECORD = "what was examined is not recorded here: let this release write the report again"
 SEVERITIES = ("error", "warning", "info")
 DRAWN_CASES = 50
 """Places of a finding that the page lists; its JSON has all"""
@@ -57,8 +58,11 @@ def standing(result: Result) -> tuple[str, str]:
         return "not judged", "; ".join(f"{part['what']}: {part['reason']}" for part in missing) or NOTHING_TO_JUDGE
     if curves := _beyond(result):
         return "nothing found in the curves", curves
-    examined = len(result.get("examined") or ())
-    return "no findings", f"{many(examined, 'check')} examined and fine" if examined else ""
+    if examined := len(result.get("examined") or ()):
+        return "no findings", f"{many(examined, 'check')} examined and fine"
+    if result.get("findings") or result.get("known"):
+        return "no findings", "beyond the notes and what an earlier report knows"
+    return "not judged", NO_RECORD if "examined" not in result else NOTHING_TO_JUDGE
 
 
 def _beyond(result: Result) -> str:

@@ -18,7 +18,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.render.renderer import Renderer
 from truetune.report.page.masks import Masks
-from truetune.report.page.rows import Row, bits, empty, kept, row_of
+from truetune.report.page.rows import Row, bits, empty, kept, raw_of, row_of
 from truetune.spec.run import Learn, RunSpec
 
 
@@ -41,7 +41,7 @@ class Rendered:
         """The examples of a row, both sides of a pair; one with an `error` where there is none."""
         batch = self.batch([row], exact=True)
         if batch.rejected:
-            return [empty(row.origin, batch.rejected[0].reason, format=row.format)]
+            return [empty(row.origin, batch.rejected[0].reason, format=row.format, **raw_of(row.raw))]
         made = [self._row(view, title) | self._beside(view, title) for view, title in _sides(batch, self.encoder)]
         if not made:
             made = [empty(row.origin, "nothing of it can be trained: it has no turn to learn", format=row.format)]

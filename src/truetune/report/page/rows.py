@@ -20,6 +20,7 @@ A row (all lists have one entry a token):
     labels, weights, losses          numbers or null
     twin, twin_name                  the same row as it should be (a row), and what that is
     kept                             [first, one past the last] that max_length leaves; the others are not learned
+    raw                              the row as its file holds it, where it has no tokens
     error                            why there are no tokens (all lists are empty), or not all, or what is wrong with it
 
 A server of rows (`truetune view`) answers, by the number of a row in the data, from 0:
@@ -36,8 +37,10 @@ A server of rows (`truetune view`) answers, by the number of a row in the data, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Container, Iterable, Iterator
 from functools import singledispatch
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,11 +50,13 @@ from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case
 from truetune.checks.pairs.sides import limit_of
 from truetune.checks.report import AuditReport, DataReport, Report, TokenView
+from truetune.checks.rows_again import rows_again
 from truetune.data.conversation import Origin
 from truetune.encoding.vocabulary import Vocabulary
+from truetune.errors import TruetuneError
 from truetune.render.places import Place, places
 from truetune.render.rendering import IGNORED
-from truetune.report.text import many
+from truetune.report.text import clip, many
 from truetune.spec.run import RunSpec
 
 Row = dict[str, Any]
@@ -63,6 +68,10 @@ A_TOKEN = frozenset((
 """What has one entry a token"""
 BUDGET = 500_000
 """Tokens of a page, so that it stays small: some 2 MB; `truetune check` chooses fewer"""
+RAW_ROWS, RAW, FARTHEST_RAW = 100, 4_000, 50_000
+"""Rows without tokens whose text in the file is shown, its characters, and the row from which on none is read again"""
+REFUSED_ROWS = 600
+"""Rows that the template refuses, as far as they are listed"""
 LONGEST = 50_000
 """Tokens of a row that are shown"""
 REFUSED = "TT212"
@@ -81,7 +90,8 @@ def _(report: DataReport) -> list[Row]:
 
     made = anew(report.spec, [view.example.row for view in report.views])
     found = [row_of(view) | kept(view, report.spec) for view in report.views] if made is None else made
-    return list(within([*found, *_refused(report, {row["row"] for row in found})], "row"))
+    cited = {case.origin.row for finding in report.findings for case in finding.cases if case.origin is not None}
+    return list(within([*found, *_refused(report, {row["row"] for row in found})], "row", first=cited))
 
 
 @views.register
@@ -89,18 +99,43 @@ def _(report: AuditReport) -> list[Row]:
     return list(within(map(line_of, report.samples), "line"))
 
 
-def within(rows: Iterable[Row], noun: str, budget: int = BUDGET) -> Iterator[Row]:
-    """The rows whose tokens find room in `budget`, and then one that says how many are left out."""
-    tokens = left = 0
-    for row in rows:
-        if tokens and tokens + len(row["ids"]) > budget:
-            left += 1
-            continue
-        shown = cut(row)
-        tokens += len(shown["ids"])
-        yield shown
-    if left:
+def within(rows: Iterable[Row], noun: str, budget: int = BUDGET, *, first: Container[int | None] = ()) -> Iterator[Row]:
+    """The rows whose tokens find room in `budget`, in their order, and then one that says how many are left out.
+
+    Those whose numbers are in `first` get room before the others.
+    """
+    shown = [cut(row) for row in rows]
+    taken, tokens = set[int](), 0
+    for place in sorted(range(len(shown)), key=lambda place: shown[place]["row"] not in first):
+        if not tokens or tokens + len(shown[place]["ids"]) <= budget:
+            taken.add(place)
+            tokens += len(shown[place]["ids"])
+    yield from (row for place, row in enumerate(shown) if place in taken)
+    if left := len(shown) - len(taken):
         yield empty(None, f"{many(left, 'more ' + noun)}: a page shows {budget:,} tokens", title="left out")
+
+
+def with_raw(rows: list[Row], spec: RunSpec) -> list[Row]:
+    """The rows, those that have no tokens with what their file holds (`raw`), as far as it can be read again."""
+    places = [Origin(row["file"], row["line"], row["row"]) for row in rows if _is_bare(row)][:RAW_ROWS]
+    if not places:
+        return rows
+    try:
+        found = {row.origin: row.raw for row in rows_again(spec, places)}
+    except TruetuneError:
+        return rows
+    return [
+        row | raw_of(found.get(Origin(row["file"], row["line"], row["row"]))) if _is_bare(row) else row for row in rows
+    ]
+
+
+def _is_bare(row: Row) -> bool:
+    return bool(row.get("error")) and not row["ids"] and row["row"] is not None and row["row"] < FARTHEST_RAW
+
+
+def raw_of(value: Any) -> Row:
+    """What a row that has no tokens shows instead: its text in the file, as far as there is any."""
+    return {} if value is None else {"raw": clip(json.dumps(value, ensure_ascii=False, indent=1, default=str), RAW)}
 
 
 def cut(row: Row, longest: int = LONGEST) -> Row:
@@ -209,11 +244,10 @@ def bits(mask: NDArray[np.bool_]) -> str:
 
 
 def _refused(report: DataReport, shown: set[int | None]) -> Iterator[Row]:
-    """Rows that the template refuses, as far as a finding names them."""
+    """Rows that the template refuses, as far as a finding names them, with what it raised."""
     cases: Iterable[Case] = (case for finding in report.findings if finding.code == REFUSED for case in finding.cases)
-    for case in cases:
-        if case.origin is not None and case.origin.row not in shown:
-            yield empty(case.origin, f"the chat template refuses this row ({case.text})")
+    left = ((case.origin, case.text) for case in cases if case.origin is not None and case.origin.row not in shown)
+    yield from (empty(origin, text) for origin, text in islice(left, REFUSED_ROWS))
 
 
 def _changes(values: list[int]) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from truetune.report.page.section import Result, Section, asset, drawn
 STYLES = ("page.css", "tokens.css", "data.css", "run.css", "samples.css")
 SCRIPTS = (
     *("core.js", "findings.js", "spelling.js", "rows.js", "boxes.js", "panel.js", "search.js"),
-    *("entries.js", "stage.js", "legend.js", "chosen.js", "hunt.js", "links.js", "keys.js", "tokens.js"),
+    *("marks.js", "entries.js", "stage.js", "legend.js", "chosen.js", "hunt.js", "links.js", "keys.js", "tokens.js"),
     *("run.js", "samples.js", "start.js"),
 )
 """In this order one classic script; `core.js` makes the name `truetune`, `start.js` opens the sections"""

@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.render.rendering import Source
+from truetune.report.page.marks import Marks, marks_of
 from truetune.report.page.section import Result, Section, drawn
 from truetune.report.text import many
 
@@ -16,18 +17,34 @@ SOURCES = [{"key": source.name.lower(), "label": source.label} for source in Sou
 
 def section(result: Result) -> Section | None:
     """Of reports with views."""
-    return tokens_section({"rows": list(result["views"])}, _left_out(result)) if result.get("views") else None
+    views = list(result.get("views") or ())
+    if not views:
+        return None
+    marks = marks_of(result, {(view.get("file"), view.get("row")) for view in views})
+    return tokens_section({"rows": views, "marks": marks}, _left_out(result, marks))
 
 
 def tokens_section(rows: dict[str, Any], note: str = "") -> Section:
-    """`rows` is {"rows": [row, ...]} (see `rows.py`), or {"remote": path, ...} of a server that gives them."""
+    """`rows` is {"rows": [row, ...]} (see `rows.py`), or {"remote": path, ...} of a server that gives them.
+
+    With `marks` (see `marks.py`) the rows that findings cite are marked.
+    """
     html = Markup('<p class="place">{}</p>\n').format(note) if note else Markup()
     html += drawn("tokens.html.jinja", sources=SOURCES)
     return Section("tokens", "Tokens", html, {"sources": SOURCES, **rows})
 
 
-def _left_out(result: Result) -> str:
-    """How many of the rows are shown, where not all are."""
+def _left_out(result: Result, marks: Marks) -> str:
+    """How many of the rows are shown, and of those that findings cite, where not all are."""
     rows = result.get("rows") or 0
     shown = len({view.get("row") for view in result["views"]} - {None})
-    return f"{shown:,} of {many(rows, 'row')} are shown; truetune view shows all." if shown < rows else ""
+    if shown >= rows:
+        return ""
+    cited = len({(case["file"], case["row"]) for finding in result.get("findings") or () for case in finding["cases"]
+                 if case.get("row") is not None})  # fmt: skip
+    marked = len({(case[0], case[1]) for case in marks["cases"]})
+    of_findings = f", {marked:,} of the {many(cited, 'row')} with findings among them" if cited else ""
+    hint = (
+        "truetune view DATA --report RESULT.json shows and marks all" if marked < cited else "truetune view shows all"
+    )
+    return f"{shown:,} of {many(rows, 'row')} are shown{of_findings}; {hint}."

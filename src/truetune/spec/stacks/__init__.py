@@ -14,11 +14,22 @@ from truetune.spec.files import CONFIG
 from truetune.spec.located import Located
 from truetune.spec.pins import pins_around
 from truetune.spec.run import RunSpec
-from truetune.spec.stacks import axolotl, llama_factory, own, trl
+from truetune.spec.stacks import axolotl, llama_factory, own, signs, trl
 from truetune.spec.stacks.calls import Call, config_of_arguments, config_of_calls
 from truetune.spec.stacks.draft import UNKNOWN, near
+from truetune.spec.stacks.readers import Reader, reader_of
+from truetune.trainers.facts import TrainerName
 
-__all__ = ["UNKNOWN", "Call", "config_of_arguments", "config_of_calls", "read_config", "stack_of"]
+__all__ = [
+    "ACCELERATE",
+    "UNKNOWN",
+    "Call",
+    "config_of_arguments",
+    "config_of_calls",
+    "read_config",
+    "stack_of",
+    "what_would_tell",
+]
 
 READERS: Mapping[Stack, Callable[[Located], Config]] = {
     "truetune": own.read,
@@ -26,6 +37,9 @@ READERS: Mapping[Stack, Callable[[Located], Config]] = {
     "llama-factory": llama_factory.read,
     "trl": trl.read,
 }
+COMMAND_OF: Mapping[Stack, str] = {
+    "trl": "trl sft --config FILE", "axolotl": "axolotl train FILE", "llama-factory": "llamafactory-cli train FILE",
+}  # fmt: skip
 OWN = frozenset(RunSpec.model_fields)
 TABLES = frozenset(("learn", "encode", "training", "watch", "map", "template_kwargs", "trainer"))
 """Our settings that may hold settings"""
@@ -33,8 +47,9 @@ OURS_ALONE = frozenset(
     ("learn", "history", "mask_by", "response_marker", "append_eos", "encode", "rehearsal", "fail_on")
 )
 """Our settings that no other format has, as far as is known"""
+ACCELERATE = "an accelerate launch configuration"
 FOREIGN: Mapping[str, frozenset[str]] = {
-    "an accelerate launch configuration": frozenset(("compute_environment", "distributed_type")),
+    ACCELERATE: frozenset(("compute_environment", "distributed_type")),
     "a DeepSpeed configuration": frozenset(("zero_optimization", "train_micro_batch_size_per_gpu")),
     "a model's config.json": frozenset(("architectures", "transformers_version")),
     "a torchtune recipe": frozenset(("checkpointer", "_component_")),
@@ -64,8 +79,10 @@ NAMES_MODEL: Mapping[Stack, frozenset[str]] = {
 }  # fmt: skip
 
 
-def read_config(path: str | PathLike[str]) -> Config:
+def read_config(path: str | PathLike[str], trained_by: TrainerName | None = None) -> Config:
     """The settings in a YAML or JSON file of any stack that truetune knows; of a folder, its truetune.yaml.
+
+    `trained_by` names the program that reads the file, where the user says it.
 
     Raises SpecError where the file is broken, or is of none of them.
     """
@@ -73,30 +90,80 @@ def read_config(path: str | PathLike[str]) -> Config:
     if path.suffix == ".toml":
         return own.read(Located(str(path), located.text_of(path), {}, {}))
     document = located.read(path)
-    stack = stack_of(document.value)
+    stack = stack_of(document.value, path, trained_by)
     if stack is None:
+        unlock = what_would_tell(document.value)
         raise SpecError(
             f"{path}: found {_found(document.value)}; expected the settings of truetune, TRL, "
             "Axolotl (base_model, datasets) or LLaMA-Factory (stage, model_name_or_path, dataset)"
+            f"{'. ' * bool(unlock)}{unlock}"
         )
-    config = READERS[stack](document)
+    config = _with_reader(READERS[stack](document), _reader(stack, document.value, path, trained_by))
     repeated = tuple(
         (_place(document, twice.keys, twice.first), _place(document, twice.keys, twice.second))
         for twice in document.twice
     )
-    also = [other for other in _fitting(document.value) if other != stack]
+    also = [other for other in _sure(document.value, _fitting(document.value)) if other != stack]
     notes = (f"read as settings of {stack}; the keys are also {' and '.join(also)}'s",) if also else ()
     pins = config.pins if config.pins.by_stack else pins_around(str(path))
     return replace(config, repeated=repeated, pins=pins, notes=(*notes, *config.notes))
 
 
-def stack_of(value: object) -> Stack | None:
-    """Whose settings these are, by the keys that only one stack knows; None where it cannot be told."""
-    return next(iter(_fitting(value)), None)
+def stack_of(value: object, path: Path | None = None, trained_by: TrainerName | None = None) -> Stack | None:
+    """Whose settings these are; None where it cannot be told.
+
+    It is told by the keys that only one stack knows, by who reads the file at `path` in its project, or by the user.
+    """
+    fitting = _fitting(value)
+    if trained_by in fitting:
+        return next(stack for stack in fitting if stack == trained_by)
+    sure = _sure(value, fitting)
+    if sure:
+        return sure[0]
+    reader = _reader(None, value, path, None) if fitting and path is not None else None
+    return reader.stack if reader is not None and reader.stack in fitting else None
+
+
+def what_would_tell(value: object) -> str:
+    """What would show whose settings these are; empty where they are like no stack's, or it is known."""
+    fitting = _fitting(value)
+    if not fitting or _sure(value, fitting):
+        return ""
+    names = " or ".join(fitting)
+    return (
+        f"where {names} itself reads it, give --trainer {' or --trainer '.join(fitting)}, or name the file in a "
+        f"command of its project (`{COMMAND_OF[fitting[0]]}` in a shell script or README)"
+    )
+
+
+def _reader(stack: Stack | None, value: object, path: Path | None, trained_by: TrainerName | None) -> Reader | None:
+    """Who reads the file, as the user or its project says; where `stack` is given, it alone."""
+    if stack == "truetune" or path is None or not isinstance(value, dict):
+        return None
+    if stack is not None and trained_by == stack:
+        return Reader(stack, f"--trainer {trained_by}", by_user=True)
+    reader = reader_of(path, frozenset(map(str, value)))
+    return reader if reader is not None and stack in (None, reader.stack) else None
+
+
+def _with_reader(config: Config, reader: Reader | None) -> Config:
+    """The settings, once it is known who reads them: fields of the script that reads them are known keys."""
+    if reader is None:
+        return config
+    unknown = tuple(place for place in config.unknown if place.key not in reader.own_fields)
+    notes = config.notes if reader.by_user else (f"read by {reader.told_by}", *config.notes)
+    return replace(config, unknown=unknown, read_by=reader.told_by, notes=notes)
+
+
+def _sure(value: object, fitting: tuple[Stack, ...]) -> tuple[Stack, ...]:
+    """Those of the fitting stacks that the keys alone show."""
+    if not isinstance(value, dict):
+        return ()
+    return tuple(stack for stack in fitting if stack == "truetune" or signs.are_enough(stack, value))
 
 
 def _fitting(value: object) -> tuple[Stack, ...]:
-    """The stacks that the keys fit equally well, and best."""
+    """The stacks whose keys the file's may be, those that fit best first."""
     if not isinstance(value, dict) or not value or foreign(value) is not None:
         return ()
     given = {str(key) for key in value}
@@ -109,10 +176,10 @@ def _fitting(value: object) -> tuple[Stack, ...]:
     scores: dict[Stack, int] = {}
     for stack, keys in known.items():
         others = frozenset().union(*(other for name, other in known.items() if name != stack))
-        if 2 * len(given & keys) >= len(given) and (not named or named & NAMES_MODEL[stack]):
+        is_named_so = not named or named & NAMES_MODEL[stack]
+        if 2 * len(given & keys) >= len(given) and is_named_so:
             scores[stack] = len(given & keys) + 2 * len(given & (keys - others))
-    best = max(scores.values(), default=0)
-    return tuple(stack for stack, score in scores.items() if score == best > 0)
+    return tuple(sorted(scores, key=lambda stack: -scores[stack]))
 
 
 def _is_ours(value: Mapping[object, object]) -> bool:

@@ -19,6 +19,8 @@ ALPACA = {
     "output": "field_output",
     "system": "field_system",
 }
+OWN_ROLES = {"role.user": "human", "role.assistant": "gpt"}
+"""Names of roles that Axolotl translates where `roles` is not given"""
 SIDES = ("field_chosen", "field_rejected")
 
 
@@ -106,13 +108,30 @@ def _chat(item: dict[str, Any]) -> tuple[Format, dict[str, str]] | str:
     names = {**{"role": "role", "content": "content"}, **_table(item.get("message_property_mappings"))}
     names["role"] = item.get("message_field_role") or names["role"]
     names["content"] = item.get("message_field_content") or names["content"]
-    pair = names["role"], names["content"]
-    if pair not in (("role", "content"), ("from", "value")):
-        return f"its messages hold {pair[0]} and {pair[1]}, where truetune reads role and content, or from and value"
-    form: Format = "messages" if pair == ("role", "content") else "sharegpt"
-    ours = "messages" if form == "messages" else "conversations"
+    inside = _inside_messages(names, item.get("roles"))
+    is_sharegpt = (names["role"], names["content"]) == ("from", "value") and not inside
+    form: Format = "sharegpt" if is_sharegpt else "messages"
+    ours = "conversations" if is_sharegpt else "messages"
     tools = item.get("field_tools")
-    return form, ({} if column == ours else {ours: column}) | ({"tools": str(tools)} if tools else {})
+    columns = {} if column == ours else {ours: column}
+    return form, columns | ({"tools": str(tools)} if tools else {}) | inside
+
+
+def _inside_messages(names: dict[str, Any], roles: Any) -> dict[str, str]:
+    """What the map says of keys and roles inside messages; nothing where they have names that truetune knows.
+
+    `roles` replaces Axolotl's own names of roles (human, gpt), so that from and value are read by it alone.
+    """
+    given = {
+        f"role.{ours}": ",".join(map(str, theirs if isinstance(theirs, list) else [theirs]))
+        for ours, theirs in _table(roles).items()
+        if theirs
+    }
+    pair = str(names["role"]), str(names["content"])
+    if not given and pair in (("role", "content"), ("from", "value")):
+        return {}
+    keys = {f"message.{ours}": theirs for ours, theirs in zip(("role", "content"), pair, strict=True) if ours != theirs}
+    return keys | (given or OWN_ROLES)
 
 
 def _alpaca(item: dict[str, Any]) -> tuple[Format, dict[str, str]]:

@@ -40,8 +40,8 @@ def unknown(value: Any) -> bool:
 
 SAME = frozenset(Training.model_fields) - {
     "method", "lora", "load_in", "adapter", "devices", "fsdp", "deepspeed_stage", "other", "special_tokens",
-    "added_tokens", "shuffle", "eval_logits_kept", "skip_prepare_dataset", "reference", "val_size", "prepared_path",
-    "use_reentrant", "loss_type", "device_map", "dtype", "train_on_inputs", "gradient_checkpointing",
+    "added_tokens", "shuffle", "eval_logits_kept", "skip_prepare_dataset", "no_length_limit", "reference", "val_size",
+    "prepared_path", "use_reentrant", "loss_type", "device_map", "dtype", "train_on_inputs", "gradient_checkpointing",
 }  # fmt: skip
 """Fields of Training that transformers and TRL call the same."""
 
@@ -49,7 +49,7 @@ SAME = frozenset(Training.model_fields) - {
 SHORTEST_WORD = 3
 """Letters of a word that may be misspelt: `r` and `k` are other names, not slips"""
 LONG_WORD = 6
-"""Letters from which on two slips are likely: `gradeint`, `acumulatoin`"""
+"""Letters from which on two slips are likely: `gradeint`, `acumulatoin`; `lora` and `rslora` are two words"""
 LONG_NAME = 8
 """Letters of a name whose words are parted otherwise and that may have a slip beside"""
 MOST_SLIPS = 2
@@ -228,25 +228,31 @@ def near(key: str, known: Iterable[str]) -> str | None:
 
     One word of it differs by a slip of the hand (`learning_rte`, `num_train_epoch`) or is cut short (`adam_eps`), or
     its words are joined or parted otherwise (`micro_batchsize`). Another word in the place of one is another name:
-    `dataset_mixer` is no `dataset_name`, `chat_template` no `chat_template_path`.
+    `dataset_mixer` is no `dataset_name`, `chat_template` no `chat_template_path`. So is a word that other known names
+    have: `use_lora` is no `use_dora`.
     """
-    likely = [name for name in known if name != key and _misspells(key, name)]
+    known = [name for name in known if name != key]
+    words = {word for name in known for word in name.lower().split("_")}
+    likely = [name for name in known if _misspells(key, name, words)]
     return max(likely, key=lambda name: (difflib.SequenceMatcher(None, key, name).ratio(), name), default=None)
 
 
-def _misspells(key: str, name: str) -> bool:
+def _misspells(key: str, name: str, words: set[str]) -> bool:
     mine, theirs = (text.lower().replace("-", "_").split("_") for text in (key, name))
     if len(mine) != len(theirs):
         return _slips("".join(mine), "".join(theirs)) <= (len(key) >= LONG_NAME)
     other = [(a, b) for a, b in zip(mine, theirs, strict=True) if a != b]
-    return len(other) <= 1 and all(_same_word(a, b) for a, b in other)
+    return len(other) <= 1 and all(_same_word(a, b, words) for a, b in other)
 
 
-def _same_word(one: str, other: str) -> bool:
+def _same_word(one: str, other: str, words: set[str]) -> bool:
+    """Is one the other, misspelt or cut short? A word of other known names is spelt right."""
     short, long = sorted((one, other), key=len)
     if len(short) < SHORTEST_WORD:
         return False
-    return long.startswith(short) or _slips(one, other) <= (1 if len(long) < LONG_WORD else 2)
+    if long.startswith(short):
+        return True
+    return one not in words and _slips(one, other) <= (1 if len(short) < LONG_WORD else 2)
 
 
 def _slips(one: str, other: str) -> int:

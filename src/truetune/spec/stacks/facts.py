@@ -92,6 +92,7 @@ RENAMED: Mapping[str, Mapping[str, str | None]] = {
         "ref_adapter_name": None,
         "base_model_attribute_name": None,
         "tools": None,
+        "wandb_log_unique_prompts": "log_unique_prompts",
     },
     "axolotl": {
         "max_packed_sequence_len": "sequence_len",
@@ -144,3 +145,8 @@ RENAMED: Mapping[str, Mapping[str, str | None]] = {
 """Package -> a key that an earlier release knew -> its name today; None: it is gone."""
 DEPRECATED = frozenset(RENAMED["axolotl"])
 """Old names that the stack still takes, with a warning or an error of its own"""
+STOPS = frozenset(
+    ("max_packed_sequence_len", "rope_scaling", "dpo_use_logits_to_keep", "dpo_generate_during_eval")
+    + ("dpo_norm_loss", "rpo_alpha", "s2_attention", "flash_attn_rms_norm")
+)
+"""Old keys of Axolotl at which it stops; others it drops, or takes"""

@@ -16,6 +16,7 @@ from truetune.checks.judgement import missing
 from truetune.checks.watching import judgement_of, news
 from truetune.data.atomic import write
 from truetune.errors import UsageError
+from truetune.generation.alike import marked
 from truetune.generation.looks import Answer, Look, Prompt, Sample, Watched
 from truetune.probe.trainers import trainer_of_frames
 from truetune.spec.run import RunSpec
@@ -203,7 +204,7 @@ class Watcher(TrainerCallback):
         if len(samples) < len(answered):
             self._note(f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not answered: they "
                        f"leave no room for an answer, or the look took longer than {LONGEST:.0f} s")  # fmt: skip
-        look = Look(state.global_step, samples, time.monotonic() - started)
+        look = Look(state.global_step, marked(samples), time.monotonic() - started)
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
         try:
             store.save(look, self.limit, self.folder)

@@ -39,11 +39,12 @@ SCHEMA = pa.schema(
         ("echoed", pa.bool_()), ("markers", pa.list_(pa.string())), ("language", pa.string()),
         ("switched", pa.bool_()), ("length_ratio", pa.float64()), ("exact", pa.bool_()), ("overlap", pa.float64()),
         ("parsed", pa.bool_()), ("agrees", pa.bool_()), ("garbage", pa.bool_()), ("perplexity", pa.float64()),
+        ("too_long", pa.bool_()), ("end_known", pa.bool_()), ("alike", pa.bool_()),
         ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
     ]
 )  # fmt: skip
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
-LATER = ("garbage", "perplexity")
+LATER = ("garbage", "perplexity", "too_long", "end_known", "alike")
 """Scores that older files do not have"""
 KEPT = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
 

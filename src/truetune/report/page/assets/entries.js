@@ -1,19 +1,18 @@
 /* The list of rows, and which of them is shown. */
 truetune.parts.entries = (view) => {
   const { make, number, many, spelling, boxes } = truetune, { one, all, store, at, say } = view;
-  const linked = new Set([...document.querySelectorAll("#findings a[href^='#']")].map((a) => a.hash.split("&")[0]));
-  const marked = (row) => Boolean(row.error) || (row.row !== null && linked.has(`#row=${row.row}`));
   const place = ({ row, title }) => (row === null ? spelling.visible(title ?? "a line").split(", placed by ")[0] : `row ${number(row)}`);
   const failed = (error) => say(`the rows can't be read: ${error.message}`);
   let timer = 0;
 
-  const list = truetune.list(one(".list"), 46, (k) => {
-    const rows = store.at(k), row = rows?.[0];
+  const list = truetune.list(one(".list"), 46, (position) => {
+    const k = view.listedAt(position), rows = store.at(k), row = rows?.[0];
     if (!rows) later();
-    const where = { "aria-selected": String(k === at.k), "aria-setsize": store.length, "aria-posinset": k + 1 };
+    const where = { "aria-selected": String(k === at.k), "aria-setsize": view.listed(), "aria-posinset": position + 1 };
     return make("div", { role: "option", class: "entry", id: `entry-${k}`, "data-k": k, ...where },
       make("b", {}, row ? place(row) : `row ${number(k)}`),
-      row && marked(row) ? make("span", { class: "noted" }, row.error ? " ● amiss" : " ● finding") : null,
+      ...(row ? view.marks.drawn(row) : []),
+      row?.error && !view.marks.on(row).length ? make("span", { class: "noted" }, " ● amiss") : null,
       rows?.length > 1 ? ` · ${rows.length} ${row.turn === null ? "sides" : "turns"}` : null,
       make("span", { class: "place" }, row ? `${many(row.ids.length, "token")}, ${number(boxes.learned(row))} supervised` : ""));
   });
@@ -36,7 +35,7 @@ truetune.parts.entries = (view) => {
     if (k < 0 || k >= store.end) return;
     const before = at.k;
     at.k = k;
-    list.reveal(k);
+    list.reveal(view.position(k));
     const rows = store.at(k) ?? await store.load(k).catch(failed);
     if (at.k !== k) return;
     if (k >= store.end) at.k = before;

@@ -1,12 +1,12 @@
 /* Mouse, keys, switches and fields of the token view. */
 truetune.parts.keys = (view) => {
-  const { boxes } = truetune, { element, one, store, at, panes } = view;
+  const { boxes } = truetune, { element, one, at, panes } = view;
   const dialog = one("dialog"), words = one("[data-find]");
   const ROWS = { j: 1, PageDown: 1, k: -1, PageUp: -1 };
-  const LIST = { ArrowDown: () => at.k + 1, ArrowUp: () => at.k - 1, Home: () => 0, End: () => store.length - 1 };
+  const LIST = { ArrowDown: () => view.step(1), ArrowUp: () => view.step(-1), Home: () => view.listedAt(0), End: () => view.listedAt(view.listed() - 1) };
 
   function key(event, token) {
-    if (event.key in ROWS) return view.choose(at.k + ROWS[event.key]).then(() => { if (token) view.reach(0); });
+    if (event.key in ROWS) return view.choose(view.step(ROWS[event.key])).then(() => { if (token) view.reach(0); });
     if (event.key === "n") return view.nextFinding();
     if (event.target.matches(".list")) return LIST[event.key] ? view.choose(LIST[event.key]()) : false;
     const next = token && boxes.move(view.paneOf(token).spans, Number(token.dataset.i), event.key);

@@ -44,6 +44,7 @@ truetune.parts.links = (view) => {
   const found = () => [...document.querySelectorAll("#findings a[href^='#row='], #findings a[href^='#view=']")];
   let last = -1;
   function nextFinding() {
+    if (store.seek && view.nextMarked() !== null) return view.choose(view.nextMarked());
     if (store.seek) return view.seek({ kind: "error" }, () => {});
     const links = found();
     if (!links.length) return;

@@ -119,7 +119,9 @@ truetune.list = (box, height, item) => {
   new ResizeObserver(plan).observe(box);
   return {
     resize(length) { count = length; box.style.height = `${inner() + 2}px`; draw(); },
+    /* A row that is not in the list (-1) moves nothing. */
     reveal(k) {
+      if (k < 0) return draw();
       const top = box.scrollTop * ratio(), room = box.clientHeight;
       if (k * height < top || (k + 1) * height > top + room) box.scrollTop = (k * height - room / 2) / ratio();
       draw();

@@ -53,6 +53,9 @@ truetune.parts.stage = (view) => {
     Object.assign(at, { row, token });
     one("[data-title]").textContent = titled(row);
     one("[data-amiss]").textContent = spelling.visible(row.error ?? "");
+    one("[data-raw]").textContent = row.raw ?? "";
+    one("[data-raw]").hidden = !row.raw;
+    view.marks.told(row);
     const rows = store.at(at.k), named = ({ turn, title }) => (turn === null ? spelling.visible(title ?? "all") : `turn ${turn}`);
     const button = (other) => make("button", { type: "button", "aria-pressed": String(other === row), onclick: () => show(other) }, named(other));
     one(".turns").replaceChildren(...(rows.length > 1 ? rows.map(button) : []));

@@ -1,0 +1,269 @@
+"""Live objects of a script, taken down without a trace: tokenizer, collator, template, model, rows.
+
+The tokenizer is saved into a folder of ours, for its facts are read from files. The collator is called on rows of the
+user, or where those are chats that it can't take, on rows that are made of them: it gets the first form that it does
+not refuse. Everything that this touches is put back: attributes, random states, the padding and truncation that the
+tokenizer's backend remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.auditing.fields import conversation_of
+from truetune.data.conversation import Conversation
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch as one_batch
+from truetune.errors import DataError, UsageError
+from truetune.probe.record import Record
+from truetune.render.probes import Probes, chat
+from truetune.render.rendering import IGNORED
+from truetune.render.tokenizer import Tokenizer, load
+
+MAX_ROWS = 256
+"""Rows of the user that are read: rendering and encoding them takes well under a second"""
+MAX_BATCHED = 32
+"""Of those, rows that the collator gets, in batches of so many:"""
+BATCH_SIZE = 4
+ANSWERS = (
+    "On the northern cliff.",
+    "It stands on the northern cliff, above the old harbour, and its lamp is lit at dusk.",
+    "North.",
+    "Nobody in the village knows.",
+)
+"""Of unlike length, so that a batch of them is padded"""
+QUESTIONS = ("Where is the lighthouse?", "Where was the lamp made?", "Which way is it?", "Who built the lighthouse?")
+
+
+class Form(NamedTuple):
+    """One way to write a chat as a row for a collator."""
+
+    name: str
+    keys: tuple[str, ...]
+
+
+FORMS = (
+    Form("ids with labels", ("input_ids", "attention_mask", "labels")),
+    Form("ids", ("input_ids", "attention_mask")),
+    Form("ids of a preference pair", ("prompt_ids", "chosen_ids", "rejected_ids")),
+    Form("messages", ("messages",)),
+    Form("text", ("text",)),
+)
+"""The first that a collator does not refuse is taken: one with labels says most"""
+
+
+@dataclass(frozen=True)
+class LiveObjects:
+    """What a script has in hand."""
+
+    tokenizer: Any
+    """Of transformers, or a processor that holds one"""
+    collator: Any = None
+    template: str | None = None
+    """A chat template as text, a file, or the name of one that the tokenizer has"""
+    model: Any = None
+    rows: Any = None
+    """What the collator is given, or chats before any preparation"""
+
+    @property
+    def holders(self) -> list[Any]:
+        """Objects whose state is kept, as they hang together."""
+        inner = getattr(self.tokenizer, "tokenizer", None)
+        mine = getattr(self.collator, "tokenizer", None)
+        return [part for part in (self.tokenizer, inner, self.collator, mine, self.rows) if part is not None]
+
+
+@dataclass(frozen=True)
+class Collated:
+    """What a collator made of rows."""
+
+    record: Record
+    rows: Sequence[Any]
+    """What the collator was given"""
+    made_of: str = ""
+    """The form of rows that were made for it; empty where they are the user's own"""
+
+
+@contextmanager
+def untouched(live: LiveObjects) -> Iterator[None]:
+    """Put back what looking at the objects changes."""
+    from truetune.probe.still import still
+
+    modes = _modes(live.model)
+    with _backends_kept(live), still(*live.holders):
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+
+def tokenizer_of(live: LiveObjects, folder: Path) -> Tokenizer:
+    """The facts of the tokenizer in memory, with those of the model in memory. Raises TokenizerError, UsageError."""
+    from truetune.probe.observe import model_facts, save_tokenizer, unwrapped
+
+    if save_tokenizer(live.tokenizer, folder) is None:
+        kind = type(live.tokenizer).__name__
+        raise UsageError(f"expected a tokenizer of transformers or a processor that holds one, found {kind}")
+    found = replace(load(str(folder / "tokenizer")), truncation=None, padding=None)
+    if live.model is None:
+        return found
+    facts = model_facts(unwrapped(live.model))
+    rows = facts["embedding_rows"]
+    return replace(
+        found,
+        model_config=facts["config"],
+        generation_config=facts["generation_config"],
+        embedding_rows=found.embedding_rows if rows is None else rows,
+    )
+
+
+def template_of(live: LiveObjects, folder: Path) -> str | None:
+    """The template as settings name it: text is written into a file of ours; None for the tokenizer's own."""
+    text = live.template or _of_processor(live.tokenizer)
+    if text is None or not ("{{" in text or "{%" in text):
+        return text
+    path = folder / "template.jinja"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def rows_of(live: LiveObjects) -> list[Mapping[str, Any]]:
+    """The first rows that the user gave. Raises DataError where they can't be taken without using them up."""
+    rows = live.rows
+    if rows is None:
+        return []
+    if isinstance(rows, Iterator):
+        raise DataError("rows: it is an iterator, whose rows would be gone afterwards; give a list or a data set")
+    if hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, Mapping):
+        found = [rows[number] for number in range(min(len(rows), MAX_ROWS))]
+    else:
+        found = list(islice(iter(rows), MAX_ROWS))
+    odd = next((row for row in found if not isinstance(row, Mapping)), None)
+    if odd is not None:
+        raise DataError(f"rows: expected dictionaries, found {type(odd).__name__}")
+    return found
+
+
+def conversations_of(rows: Sequence[Mapping[str, Any]]) -> list[Conversation]:
+    """The rows that are chats, prompts with answers or texts; rows of ids are none."""
+    found = (conversation_of(row, number) for number, row in enumerate(rows) if "input_ids" not in row)
+    return [conversation for conversation in found if conversation is not None]
+
+
+def probe_rows(probes: Probes) -> list[dict[str, Any]]:
+    """Small chats of unlike length; none where the template writes no chat."""
+    if probes.terminator is None:
+        return []
+    return [{"messages": chat(question, answer)} for question, answer in zip(QUESTIONS, ANSWERS, strict=True)]
+
+
+def collated(live: LiveObjects, folder: Path, probes: Probes, rows: Sequence[Mapping[str, Any]]) -> Collated:
+    """What the collator makes: of the user's rows, of forms made of them, or of small chats where there are none.
+
+    Raises UsageError where it takes none of these.
+    """
+    reasons: list[str] = []
+    for given in _as_given(rows[:MAX_BATCHED]):
+        try:
+            return Collated(_observed(live, folder, given, given), given)
+        except Exception as error:  # the user's collator may raise anything
+            reasons.append(_reason("the rows", error))
+    texts = [row for row in rows if "input_ids" not in row][:MAX_BATCHED] or (probe_rows(probes) if not rows else [])
+    for form, made in _forms(texts, probes):
+        try:
+            return Collated(_observed(live, folder, made, texts), made, form.name)
+        except Exception as error:
+            reasons.append(_reason(form.name, error))
+    why = reasons[0] if reasons else "there is no row that it could be given"
+    hint = "" if rows else "; give some of yours: rows=dataset"
+    raise UsageError(f"it took none of {len(reasons)} kinds of rows: {why}{hint}")
+
+
+def model_record(live: LiveObjects, folder: Path) -> Record:
+    """A record without batches, for what is known of the model and tokenizer alone."""
+    return _observed(live, folder, [], [])
+
+
+def _reason(what: str, error: Exception) -> str:
+    return f"of {what} it made {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _as_given(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The rows, and without their columns of texts: a Trainer takes those away before it calls the collator."""
+    if not rows:
+        return
+    yield list(rows)
+    numeric = [{key: value for key, value in row.items() if _is_numeric(value)} for row in rows]
+    if any(len(few) < len(row) for few, row in zip(numeric, rows, strict=True)) and all(
+        "input_ids" in r for r in numeric
+    ):
+        yield list[Mapping[str, Any]](numeric)
+
+
+def _is_numeric(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_numeric(item) for item in value[:1])
+    return isinstance(value, int | float) or hasattr(value, "dtype")
+
+
+def _forms(rows: Sequence[Mapping[str, Any]], probes: Probes) -> Iterator[tuple[Form, list[dict[str, Any]]]]:
+    """The rows in each form that can be made of them."""
+    found = conversations_of(rows)
+    if not found or probes.template is None:
+        return
+    batch = one_batch(found, probes.renderer(), Encoder(probes.tokenizer.backend, only_reference=True), exact=True)
+    made = []
+    for i, example in enumerate(batch.examples):
+        place = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+        ids, learned = batch.ids[place].tolist(), batch.supervised[place].tolist()
+        begin = learned.index(True) if any(learned) else len(ids)
+        answer = ids[begin:]
+        made.append({
+            "input_ids": ids,
+            "attention_mask": [1] * len(ids),
+            "labels": [id if is_learned else IGNORED for id, is_learned in zip(ids, learned, strict=True)],
+            "prompt_ids": ids[:begin],
+            "chosen_ids": answer,
+            "rejected_ids": [*answer[:1], *answer],
+            "messages": example.row.messages,
+            "text": example.rendering.text,
+        })  # fmt: skip
+    for form in FORMS:
+        yield form, [{key: row[key] for key in form.keys} for row in made]
+
+
+def _observed(live: LiveObjects, folder: Path, rows: Sequence[Any], given: Sequence[Any]) -> Record:
+    from truetune.probe.collated import observe_collated
+
+    size = 1 if live.collator is None else BATCH_SIZE
+    return observe_collated(folder, rows, given, tokenizer=live.tokenizer, collator=live.collator, model=live.model,
+                            size=size)  # fmt: skip
+
+
+def _of_processor(tokenizer: Any) -> str | None:
+    """A processor's chat template counts, not that of the tokenizer inside."""
+    inner, template = getattr(tokenizer, "tokenizer", None), getattr(tokenizer, "chat_template", None)
+    return template if inner is not None and isinstance(template, str) else None
+
+
+def _modes(model: Any) -> list[tuple[Any, bool]]:
+    return [(module, module.training) for module in model.modules()] if hasattr(model, "modules") else []
+
+
+@contextmanager
+def _backends_kept(live: LiveObjects) -> Iterator[None]:
+    """A fast tokenizer keeps in Rust, out of reach of `vars`, how its last call padded and cut."""
+    backends = [part._tokenizer for part in live.holders if hasattr(getattr(part, "_tokenizer", None), "no_padding")]
+    states = [(backend, backend.truncation, backend.padding) for backend in backends]
+    try:
+        yield
+    finally:
+        for backend, truncation, padding in states:
+            backend.no_truncation() if truncation is None else backend.enable_truncation(**truncation)
+            backend.no_padding() if padding is None else backend.enable_padding(**padding)

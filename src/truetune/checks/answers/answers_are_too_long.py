@@ -1,0 +1,85 @@
+"""Answers are far longer than their references.
+
+## What it does
+
+Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words
+stands at
+the start or the end of the answer, which then explains it, 200 more. It fires where there are more than at the best
+look
+before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 10 is; an error
+where at the end of a run all of 8 or more are.
+
+## Why it is bad
+
+The model has not learned how long an answer is: it continues with what nobody asked for, repeats itself in other words,
+or asks itself another question. The loss does not show it, because the references end where they should.
+
+## Example
+
+```yaml
+looks:
+  - {step: 0, too_long: 0}
+  - {step: 100, too_long: 6}
+```
+
+## Use instead
+
+```yaml
+looks:
+  - {step: 0, too_long: 1}
+  - {step: 100, too_long: 0}
+```
+
+## Fix safety
+
+There is no automatic fix: see that the stop token of each answer is supervised (`truetune run -- COMMAND` shows the
+labels), and that the references are whole.
+
+## References
+
+- unslothai/unsloth#416
+- Singhal et al. 2023, A Long Way to Go: Investigating Length Correlations in RLHF, arXiv 2310.03716
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from truetune.checks.answers.seen import all_of, cases, seen
+from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.generation.looks import Sample
+
+TOLERATED = 0.1
+
+
+class AnswersAreTooLong(CountedAnswersRule):
+    code = "TT095"
+    severity = "error"
+    tolerated = TOLERATED
+    called = "are far longer than their references"
+    untold = Unmet("no answer has a reference to compare its length with", "name the references")
+
+    def bad(self, sample: Sample) -> bool | None:
+        return sample.scores.too_long
+
+    def findings(self) -> Iterator[Finding]:
+        found = seen(self.subject, self.bad, TOLERATED)
+        if found is None:
+            return
+        ratios = [ratio for sample in found.samples if (ratio := sample.scores.length_ratio) is not None]
+        yield self.finding(
+            f"{found.last} answers are far longer than their references{found.before}",
+            "see that the stop token of each answer is supervised, and that the references are whole",
+            severity="error" if self.subject.finished and all_of(found) else "warning",
+            evidence=[
+                *([f"they are {median(ratios):.0f} times as long as their references (the median)"] if ratios else []),
+                *found.evidence,
+            ],
+            cases=cases(found.samples),
+            count=found.last.bad,
+            total=found.last.of,
+            figure=found.figure("answers that are too long"),
+        )

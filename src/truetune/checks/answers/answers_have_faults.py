@@ -1,0 +1,95 @@
+"""Answers have faults, of one kind or another.
+
+## What it does
+
+Counts the answers of the last look that have any fault: empty, garbage, the question again, role markers, a loop,
+another
+language, far too long. It fires at the end of a run where surely more than 1 of 10 has one, though no kind alone is
+sure: 3 bad answers of 4 are not chance, be they bad in three ways. Where another rule names the kind, it is evidence of
+that. An error where all of 8 or more have one.
+
+## Why it is bad
+
+A model whose answers fail in several ways was damaged as a whole: trained too hard, asked with another template than it
+was trained with, saved or loaded wrongly.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - {step: 100, prompts: 4, looped: [1, 0, 0, 0], echoed: [0, 1, 0, 0], switched: [0, 0, 1, 0]}
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - {step: 100, prompts: 4, looped: [1, 0, 0, 0]}
+```
+
+## Fix safety
+
+There is no automatic fix: read the answers, ask the base the same questions, and compare the prompts that are
+trained with the served ones (`truetune rehearse`).
+
+## References
+
+- Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, arXiv 1904.09751
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from truetune.checks.answers.seen import all_of, cases, counted, often
+from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.generation.looks import NO_LIMIT, Sample
+from truetune.generation.verdicts import SAID, Verdict, faults
+
+TOLERATED = 0.1
+OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike"))
+"""Faults that have other tolerances, and rules of their own"""
+
+
+class AnswersHaveFaults(CountedAnswersRule):
+    code = "TT096"
+    severity = "error"
+    tolerated = TOLERATED
+    called = "have a fault"
+    moot_where = (
+        "answers-are-empty", "answers-are-garbage", "answers-are-too-long", "answers-change-language",
+        "answers-echo-the-prompt", "answers-loop", "role-markers-in-answers",
+    )  # fmt: skip
+
+    def bad(self, sample: Sample) -> bool | None:
+        return bool(_faults(sample))
+
+    def unmet(self) -> Unmet | None:
+        """Too few of them are told, and no more: each kind of fault says by itself what it could not judge."""
+        unmet = super().unmet()
+        return unmet and replace(unmet, asked=False)
+
+    def findings(self) -> Iterator[Finding]:
+        found = counted(self.subject, self.bad)
+        if found is None or not self.subject.finished or not often(found.last, TOLERATED):
+            return
+        kinds = Counter(_faults(sample)[0] for sample in found.samples)
+        yield self.finding(
+            f"{found.last} answers have a fault",
+            "read them, and ask the base the same questions (truetune sample MODEL --data HELD-OUT)",
+            severity="error" if all_of(found) else "warning",
+            evidence=[", ".join(f"{SAID[kind]} {count}" for kind, count in kinds.most_common())],
+            cases=cases(found.samples),
+            count=found.last.bad,
+            total=found.last.of,
+        )
+
+
+def _faults(sample: Sample) -> list[Verdict]:
+    return [fault for fault in faults(sample, NO_LIMIT) if fault not in OTHERWISE]

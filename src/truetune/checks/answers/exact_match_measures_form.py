@@ -1,0 +1,134 @@
+"""Answers give their reference in other words, so that exact match measures their form.
+
+## What it does
+
+Compares the answers of a finished model with their references, where no parser is named. It fires where at most 1 of 10
+is its reference word for word, and at least 1 of 5 gives the same final answer in another form: the number at the end
+of a sentence, the letter behind `Answer:`, the words of the reference in a longer text, JSON between other text.
+
+## Why it is bad
+
+Exact match is near 0 whatever the model knows: it counts how often the form is met. A comparison of two models by it
+says which one writes bare answers.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers: ["3 * 4 = 12.", "That is 7.", "So it is 9.", "The answer is 5.", "2.", "I think 8.", "40", "It is 6."]
+    references: ["12", "7", "9", "5", "11", "8", "41", "6"]
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers: ["12", "7", "9", "5", "2", "8", "40", "6"]
+    references: ["12", "7", "9", "5", "11", "8", "41", "6"]
+```
+
+## Fix safety
+
+There is no automatic fix. Name a parser that reads both answers and references; if the form is what is wanted, train on
+references of that form.
+
+## References
+
+- EleutherAI/lm-evaluation-harness#2707, EleutherAI/lm-evaluation-harness#3404
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from truetune.checks.answers.seen import ENOUGH, cases
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import AnswersRule
+from truetune.generation.final_answers import SHORT, final_of, holds, value_of
+from truetune.generation.looks import NO_LIMIT, Sample
+from truetune.generation.verdicts import faults
+from truetune.generation.words import words
+
+EXACT, HELD = 0.1, 0.2
+"""Shares of the answers: at most so many are the reference, and at least so many give it in another form. One of ten
+wrong numbers equals the right digit by chance, so that 1 of 5 is beyond it."""
+FAULTY = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
+"""Verdicts on answers whose form is not what is wrong with them"""
+PARSERS = {"number": "number", "letter": "choice", "json": "json"}
+"""Kind of final answer -> the parser that reads it"""
+
+
+class ExactMatchMeasuresForm(AnswersRule):
+    code = "TT099"
+    severity = "info"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if any(sample.scores.parsed is not None for sample in self.subject.looks[-1].samples):
+            return Unmet("a parser is named, which reads the answers in any form")
+        known = len(self._known())
+        if known < ENOUGH:
+            return Unmet(f"{known} answers have a reference: too few to judge", "name references, of 8 answers or more")
+        return None
+
+    def figure(self) -> str:
+        known = self._known()
+        exact = sum(map(_is_exact, known))
+        return f"{exact} of {len(known)} answers are their reference, {len(_in_another_form(known))} give it otherwise"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None or not self.subject.finished:
+            return
+        known = self._known()
+        exact = sum(map(_is_exact, known))
+        held = _in_another_form(known)
+        if exact > EXACT * len(known) or len(held) < HELD * len(known):
+            return
+        parser = _parser_for(held)
+        yield self.finding(
+            f"exact match measures the form of these answers: {exact} of {len(known)} are their reference word for "
+            f"word, and {len(held)} more give it in another form; --parser {parser} reads both",
+            f"name a parser (--parser {parser}) to count right answers, or train on references of the form "
+            "that is wanted",
+            cases=cases(held),
+            count=len(held),
+            total=len(known),
+        )
+
+    def _known(self) -> list[Sample]:
+        """Answers of the last look that have a reference."""
+        return [sample for sample in self.subject.looks[-1].samples if sample.prompt.reference.strip()]
+
+
+def _is_exact(sample: Sample) -> bool:
+    """Is the answer its reference, white space aside?"""
+    return sample.answer.text.split() == sample.prompt.reference.split()
+
+
+def _in_another_form(known: Sequence[Sample]) -> list[Sample]:
+    """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
+    sound = (sample for sample in known if not _is_exact(sample) and not (set(faults(sample, NO_LIMIT)) & FAULTY))
+    return [sample for sample in sound if _gives(sample.answer.text, sample.prompt.reference)]
+
+
+def _gives(answer: str, reference: str) -> bool:
+    """Does the answer hold the whole reference? A number is not enough where the reference says of what: `room 5`."""
+    final, wanted = final_of(reference), words(reference)
+    is_labelled_number = final is not None and final.kind == "number" and value_of(reference) is None
+    if is_labelled_number and len(wanted) <= SHORT:
+        return f" {' '.join(wanted)} " in f" {' '.join(words(answer))} "
+    return holds(answer, reference)
+
+
+def _parser_for(samples: Sequence[Sample]) -> str:
+    """The parser that reads most of the references."""
+    finals = (final_of(sample.prompt.reference) for sample in samples)
+    ((kind, _),) = Counter(final.kind if final else "word" for final in finals).most_common(1)
+    return PARSERS.get(kind, "regex:PATTERN")

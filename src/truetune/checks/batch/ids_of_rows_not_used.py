@@ -1,0 +1,110 @@
+"""The rows hold token ids, and the trainer made others of their text.
+
+## What it does
+
+For DPO, ORPO, KTO and reward models, looks whether the ids that the given rows hold for their answers (`chosen_ids`,
+`rejected_ids`, `completion_ids`, `chosen_input_ids`, ...) stand in any line of the batches. It fires where none of them
+does: the trainer tokenized the text beside them.
+
+## Why it is bad
+
+TRL's trainers for preferences always tokenize `prompt`, `chosen`, `rejected` and `completion`, and write their own ids
+over columns of that name. What the rows' ids had that the text has not is lost without a word: another template,
+answers that were cut, control tokens.
+
+## Example
+
+```python
+given = [{**row, "prompt_ids": [5, 6, 7], "chosen_ids": [8, 9, 10, 11], "rejected_ids": [12, 13, 14, 15]}
+         for row in pairs()]
+run = dpo(given)
+given = datasets.Dataset.from_list(given)
+```
+
+## Use instead
+
+```python
+run = dpo(pairs())
+given = datasets.Dataset.from_list([
+    {**row, **{name: run.train_dataset[i][name] for name in ("prompt_ids", "chosen_ids", "rejected_ids")}}
+    for i, row in enumerate(pairs())
+])
+```
+
+## Fix safety
+
+There is no automatic fix: leave the columns of ids out, and give the trainer text that becomes the ids you want.
+`truetune train` makes ids and labels of pairs by itself.
+
+## References
+
+- huggingface/trl#2368
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Audit, Sample
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.data.columns import token_columns
+from truetune.errors import name_list
+
+KINDS = ("dpo", "orpo", "kto", "reward")
+COMPARED = 64
+"""Ids of an answer that are compared: where a line was cut, its end is missing"""
+SHORTEST = 3
+"""Ids by which an answer can be told from others"""
+
+
+class IdsOfRowsNotUsed(BatchRule):
+    code = "TT781"
+    severity = "warning"
+
+    def __init__(self, subject: Audit) -> None:
+        super().__init__(subject)
+        rows = [row for record in subject.records for row in record.rows]
+        self.columns = sorted({name for row in rows for name in token_columns(row)})
+        answers = [name for name in self.columns if not name.startswith("prompt")]
+        self.ids = [row[name][:COMPARED] for row in rows for name in token_columns(row) if name in answers]
+        self.lines = [sample for sample in subject.samples if sample.side != "kl"]
+        self.used = sum(self._holds_ids(sample) for sample in self.lines)
+
+    def _holds_ids(self, sample: Sample) -> bool:
+        text = sample.ids.astype(np.int64).tobytes()
+        wanted = (np.array(ids, np.int64).tobytes() for ids in self.ids if len(ids) >= SHORTEST)
+        return any(_stands_in(ids, text) for ids in wanted)
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None or self.used:
+            return
+        yield self.finding(
+            f"the ids of {name_list(self.columns)} are not used: none of {len(self.lines)} lines holds those of a row",
+            "leave these columns out: the trainer tokenizes the text of the rows",
+            cases=[Case(f"{sample.place}: begins {sample.text(0, 16)!r}") for sample in self.lines[:MAX_CASES]],
+            count=len(self.lines),
+            total=len(self.lines),
+        )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self.subject.kind not in KINDS or not any(len(ids) >= SHORTEST for ids in self.ids):
+            return Unmet("it is about preference data that holds ids of its answers, beside their text")
+        return None
+
+    def figure(self) -> Measurement:
+        return counted("lines that hold the ids of a given row", self.used, len(self.lines))
+
+
+def _stands_in(ids: bytes, line: bytes) -> bool:
+    """Whole numbers of eight bytes: what is found between two of them is none."""
+    at = line.find(ids)
+    while at >= 0 and at % 8:
+        at = line.find(ids, at + 1)
+    return at >= 0

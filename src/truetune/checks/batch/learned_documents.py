@@ -1,0 +1,81 @@
+"""The documents of a line, each with what is learned of it and what is only read; how alike the learned texts are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import PAD, Sample
+from truetune.checks.answer_spread import AnswerSpread
+from truetune.errors import name_list
+from truetune.render.rendering import Source
+
+MANY = 20
+"""Documents from which answers that are not all one text are counted"""
+AGREES = 0.8
+"""Share of the documents that have the commonest answer of the given rows, from which the batches are of these rows"""
+SHOWN = 60
+TEXTS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT, Source.OTHER, Source.USER)
+
+
+class Document(NamedTuple):
+    """One document in a line."""
+
+    sample: Sample
+    answer: str
+    """The text under its labels, without the template's and without stop tokens"""
+    context: str
+    """Its text that has no labels; that of the whole line where the batch parts no documents"""
+
+
+def documents_of(sample: Sample) -> Iterator[Document]:
+    """The documents of a line, in their order."""
+    is_text = np.isin(sample.source, TEXTS)
+    for number in np.unique(sample.documents[sample.documents != PAD]).tolist():
+        own = sample.documents == number
+        learned = own & sample.supervised & is_text
+        read = ~sample.supervised & ~sample.padding
+        # Documents that the batch does not part are told by the rows they are from, and an answer that many rows have
+        # may be placed in another row than its prompt: the whole line is its prompt then.
+        context = _text(sample, own & read if sample.separated_by else read)
+        yield Document(sample, _text(sample, learned), context)
+
+
+def whole_text(sample: Sample) -> str:
+    """All text of a line, template and special tokens included."""
+    return sample.text(0, len(sample.ids))
+
+
+def spread_of(answers: Iterable[str]) -> AnswerSpread:
+    """How different some answers are."""
+    counts = Counter(answers)
+    return AnswerSpread.of(counts, counts.total())
+
+
+def rows_are_alike(answers: Sequence[str], spread: AnswerSpread) -> bool:
+    """Are nearly all answers of the given rows one text, which those in the batches, that are fewer, mostly are too?"""
+    if len(answers) < MANY or spread.largest < AGREES:
+        return False
+    of_rows = spread_of(answer.strip() for answer in answers)
+    return of_rows.kind == "alike" and of_rows.common[0][0] == spread.common[0][0]
+
+
+def heading(spread: AnswerSpread) -> str:
+    """How many answers in the loss are which text."""
+    answer, rows = spread.common[0]
+    if rows == spread.total:
+        return f"all {rows} answers in the loss are {answer[:SHOWN]!r}"
+    if spread.largest >= AGREES or spread.kind == "repeated":
+        return f"{rows} of {spread.total} answers in the loss are {answer[:SHOWN]!r}"
+    rows = sum(count for _, count in spread.common)
+    texts = name_list(repr(text[:SHOWN]) for text, _ in spread.common)
+    return f"{rows} of {spread.total} answers in the loss are one of {len(spread.common)} texts: {texts}"
+
+
+def _text(sample: Sample, chosen: NDArray[np.bool_]) -> str:
+    whole = "".join(sample.pieces[i] for i in np.flatnonzero(chosen).tolist())
+    return whole.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()

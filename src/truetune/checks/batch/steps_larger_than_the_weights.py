@@ -1,0 +1,85 @@
+"""The learning rate moves the trained weights by more than their own size in a single step.
+
+## What it does
+
+Compares the highest learning rate of the run, which is about how far Adam moves each weight in one step, with the size
+of the trained matrices (root mean square; the median over them). It fires where a step is more than twice their size,
+and is an error from ten times on. Vectors (norms, biases) and matrices that begin as zeros (LoRA's B) are left out.
+
+## Why it is bad
+
+After one such step nothing is left of what the weights were: the loss climbs to hundreds, and what comes down later is
+a model that has lost its language.
+
+## Example
+
+```python
+run = transformers.Trainer(model, arguments(learning_rate=5.0), transformers.DataCollatorForSeq2Seq(tokenizer),
+                           encoded(rows), processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+run = transformers.Trainer(model, arguments(learning_rate=2e-5), transformers.DataCollatorForSeq2Seq(tokenizer),
+                           encoded(rows), processing_class=tokenizer)
+```
+
+## Fix safety
+
+Safe: published rates of AdamW are 1e-5 to 5e-5 for all weights and 1e-4 to 5e-4 for LoRA.
+
+## References
+
+- Kingma and Ba 2015, arXiv:1412.6980, section 2.1 (the size of a step)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import BatchRule
+
+TIMES = 2.0
+"""Of the size of the weights. The highest rates that are published for LoRA, 1e-2, are once theirs"""
+CERTAIN = 10.0
+
+
+class StepsLargerThanTheWeights(BatchRule):
+    code = "TT795"
+    severity = "error"
+    law: ClassVar[str] = "update-rounding"
+    """Its measurement knows the rate, the optimizer and the weights"""
+
+    def findings(self) -> Iterator[Finding]:
+        measured = self._measured()
+        if measured is None or measured["rate"] <= TIMES * measured["size"]:
+            return
+        rate, size = measured["rate"], measured["size"]
+        yield self.finding(
+            f"the learning rate of {rate:g} moves each weight by about {rate / size:,.3g} times its own size in a step",
+            "begin at 1e-5 to 5e-5 for all weights, at 1e-4 to 5e-4 for LoRA",
+            severity="error" if rate > CERTAIN * size else "warning",
+            evidence=[f"optimizer {measured['optimizer']}; the trained matrices are about {size:.2g}"],
+        )
+
+    def unmet(self) -> Unmet | None:
+        if self._measured() is not None:
+            return None
+        outcome = self.subject.laws.get(self.law)
+        if outcome is None:
+            return Unmet(f"the law {self.law} was not measured", "measure all with --laws all")
+        return Unmet(str(outcome.get("untested", "no matrix is trained that does not begin as zeros")))
+
+    def figure(self) -> str:
+        measured = self._measured()
+        assert measured is not None, "else the rule is not judged"
+        return f"a step of {measured['rate']:g} is {measured['rate'] / measured['size']:.2g} of the size of the weights"
+
+    def _measured(self) -> dict[str, Any] | None:
+        """What the law saw of rate and weights; None where it did not, or saw no weights with a size."""
+        evidence = self.subject.laws.get(self.law, {}).get("evidence")
+        return evidence if evidence and evidence.get("size") else None

@@ -1,0 +1,87 @@
+"""The optimizer steps, and no weight has a gradient.
+
+## What it does
+
+Looks at the weights of the optimizer before each of the first steps of a loop of the user's own (`truetune run`): one
+of them at least must have a gradient other than zero. Steps with a closure compute theirs later, and are left out.
+
+## Why it is bad
+
+The step changes nothing (weight decay and the momentum of AdamW aside), and nothing is raised. `zero_grad()` stands
+between `backward()` and `step()`, the loss was cut from the model (`detach`, `item`, a loss that was forced to require
+a gradient), or the optimizer holds weights that are not the ones that are used. The loss stays flat.
+
+## Example
+
+```python
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def step(batch):
+    model(**batch).loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+```
+
+## Use instead
+
+```python
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def step(batch):
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+
+There is no automatic fix.
+
+## References
+
+- https://docs.pytorch.org/docs/stable/optim.html (zero_grad, backward, step, in this order)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import BatchRule
+
+NOT_SEEN = Unmet("it is about the steps of a loop of the user's own, which truetune run sees", asked=False)
+
+
+class StepsWithoutGradient(BatchRule):
+    code = "TT782"
+    severity = "error"
+
+    @property
+    def seen(self) -> int:
+        """Steps that were looked at, of all processes."""
+        return sum(record.facts.get("steps", {}).get("seen", 0) for record in self.subject.records)
+
+    @property
+    def without(self) -> int:
+        """Those of them before which no weight had a gradient."""
+        return sum(record.facts.get("steps", {}).get("without_gradient", 0) for record in self.subject.records)
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.without:
+            return
+        every = self.without == self.seen
+        yield self.finding(
+            f"no weight of the optimizer has a gradient before {self.without} of its first {self.seen} steps",
+            "call zero_grad() behind step(), not between backward() and step(); make the optimizer of the weights that "
+            "are used, and do not detach the loss",
+            # One step may have had a batch without labels, or a gradient that was scaled to zero.
+            severity="error" if every else "warning",
+            count=self.without,
+            total=self.seen,
+        )
+
+    def unmet(self) -> Unmet | None:
+        return None if self.seen else NOT_SEEN
+
+    def figure(self) -> Measurement:
+        return counted("steps of the optimizer with a gradient", self.seen - self.without, self.seen)

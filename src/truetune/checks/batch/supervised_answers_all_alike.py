@@ -1,0 +1,137 @@
+"""All answers in the batches are one text, or nearly all.
+
+## What it does
+
+Reads the texts under the labels of the first batches, one for each document. It fires where documents with different
+prompts all have the same one, from 4 documents on, or nearly all (95 % of 20 or more), or one of a handful. Where a
+column of the given rows holds far more than the answers and reaches no label, the finding names it beside the column
+that is learned: `--canary` proves both, else the given rows are compared with the batches. Answers that are a few short
+labels are a classification set: a note, and only where there is such a column.
+
+## Why it is bad
+
+The loss falls to nearly nothing within a few steps, and the model has learned to say one sentence to everything. Most
+often the loader trains the wrong column: a state, a status or a category in place of the text.
+
+## Example
+
+```python
+given = datasets.Dataset.from_list([
+    {"problem": f"How many {fruit} are in the box?", "state": "CONCLUDE",
+     "training_text": f"We count them twice: there are {i + 3} {fruit} in it."} for i, fruit in enumerate(FRUITS)])
+asked = [{"messages": [{"role": "user", "content": row["problem"]},
+                       {"role": "assistant", "content": row["state"]}]} for row in given]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(asked),
+                           processing_class=tokenizer)
+```
+
+## Use instead
+
+```python
+given = datasets.Dataset.from_list([
+    {"problem": f"How many {fruit} are in the box?", "state": "CONCLUDE",
+     "training_text": f"We count them twice: there are {i + 3} {fruit} in it."} for i, fruit in enumerate(FRUITS)])
+asked = [{"messages": [{"role": "user", "content": row["problem"]},
+                       {"role": "assistant", "content": row["training_text"]}]} for row in given]
+run = transformers.Trainer(model, arguments(), transformers.DataCollatorForSeq2Seq(tokenizer), encoded(asked),
+                           processing_class=tokenizer)
+```
+
+## Fix safety
+
+There is no automatic fix: which column is the answer is the user's to say.
+
+## References
+
+- hiyouga/LLaMA-Factory#7592, huggingface/open-r1#585
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from truetune.checks.answer_spread import AnswerSpread
+from truetune.checks.batch.answers import judged
+from truetune.checks.batch.learned_documents import MANY, Document, documents_of, heading, rows_are_alike, spread_of
+from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.untaught_columns import ColumnsBeside, columns_beside
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.errors import name_list
+from truetune.spec.run import Severity
+
+FEWEST = 4
+"""Documents; of two classes drawn alike, 4 are of one class in one draw of 8"""
+CERTAIN = 8
+"""Documents from which it is an error: one draw of 128"""
+SHOWN = 60
+
+
+class SupervisedAnswersAllAlike(BatchRule):
+    code = "TT018"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        documents, spread = self._learned, self._spread
+        if len(documents) < FEWEST or len({one.context for one in documents}) < FEWEST:
+            return
+        is_one = spread.largest == 1.0
+        if not is_one and (len(documents) < MANY or spread.kind == "varied"):
+            return
+        beside = columns_beside(self.subject)
+        if is_one or spread.kind == "alike" or rows_are_alike(beside.answers, spread):
+            certain = len(documents) >= CERTAIN or bool(beside.untaught)
+            yield self._finding(spread, beside, "error" if certain else "warning")
+        elif beside.untaught:
+            yield self._finding(spread, beside, "info" if spread.kind == "labels" else "warning")
+
+    def _finding(self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity) -> Finding:
+        untaught = [one.name for one in beside.untaught]
+        told, remedy = heading(spread), "train the column that holds the answers"
+        if untaught:
+            learned = f"the labels are of {name_list(beside.learned)}, and " if beside.learned else ""
+            told += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
+            remedy = f"train {untaught[0]}, if it holds the answers"
+        elif not (self.subject.facts.get("canary") or {}).get("fields"):
+            remedy += "; truetune run --canary says which column is learned, and which reaches no label"
+        common = {answer for answer, _ in spread.common}
+        return self.finding(
+            told,
+            remedy,
+            severity=severity,
+            evidence=[
+                f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that, and no prompt is read",
+                *(one.shown for one in beside.untaught),
+            ],
+            cases=[
+                Case(f"{one.sample.place}: learns {one.answer[:SHOWN]!r}")
+                for one in self._learned
+                if one.answer in common
+            ][:MAX_CASES],
+            count=sum(rows for _, rows in spread.common),
+            total=spread.total,
+        )
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))) is not None:
+            return lacking
+        if self._spread.total >= FEWEST and self._spread.largest < 1.0:
+            return None
+        prompts = len({one.context for one in self._learned})
+        return Unmet(f"{prompts} prompts have an answer in the loss, and it takes {FEWEST}", "audit more (--batches)")
+
+    def figure(self) -> Measurement:
+        different = len({one.answer for one in self._learned})
+        return counted("different texts among the answers in the loss", different, len(self._learned))
+
+    @cached_property
+    def _spread(self) -> AnswerSpread:
+        return spread_of(one.answer for one in self._learned)
+
+    @cached_property
+    def _learned(self) -> list[Document]:
+        """Documents with text in the loss."""
+        return [one for sample in judged(self.subject) for one in documents_of(sample) if one.answer]

@@ -1,0 +1,121 @@
+"""Tokenized rows: did they come with something that keeps prompts out of the loss, and are their prompts learned?
+
+Rows of `input_ids` pass by all masking that a trainer does while it tokenizes. What they hold is read from the ids, by
+the chat template in reverse (`truetune.auditing.turns`): ids without a turn of the template may be plain text, which
+is learned whole on purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from truetune.auditing.audit import Audit, Sample
+from truetune.checks.batch.answers import answers, prompt, recognised
+from truetune.checks.batch.masks import COLUMNS, everything
+
+IDS = "input_ids"
+TEXTS = frozenset({"messages", "conversations", "prompt", "completion"})
+"""Columns that TRL's SFTTrainer tokenizes, beside the one that `dataset_text_field` names"""
+ENCODE = (
+    "encode the rows as text: truetune encode ROWS --tokenizer TOKENIZER --output encoded, and train on encoded/data/; "
+    "or give the rows labels, -100 wherever no answer is"
+)
+"""The remedy where rows came tokenized"""
+UNMASKED = 0.9
+"""Share of the prompts' tokens that is learned where nothing masks them. Not all: a collator that masks padding by its
+id, or the first token of each document, takes some out"""
+CHATS = 0.5
+"""Share of the lines that hold turns, from which the rows are chats: in a mix with plain text prompts may be meant"""
+
+
+@dataclass(frozen=True, slots=True)
+class BarePrompts:
+    """The prompts of rows that came tokenized, without labels."""
+
+    lines: tuple[Sample, ...]
+    """Lines in which the template's turns were found, and an answer is learned"""
+    learned: int
+    """Tokens of prompts that are in the loss"""
+    prompts: int
+    """Tokens of prompts"""
+    labels: int
+    """Tokens of these lines that are in the loss"""
+
+
+def given_columns(audit: Audit) -> frozenset[str]:
+    """The columns of the rows before any preparation by the trainer; none where they are not known."""
+    data = audit.facts["data"]
+    # The data loader's rows come last: the Trainer has removed the columns from them that its model does not take.
+    table = data["given"] or data.get("of_trainer") or data["prepared"] or {}
+    columns = frozenset(table.get("columns") or ())
+    if data["given"] or not _prepares_rows(audit):
+        return columns
+    # TRL keeps the columns of the texts that it tokenized, and adds labels. So rows without such a column came
+    # tokenized, and whether labels came with them is not known: where they are of use, they mask something.
+    texts = TEXTS | {audit.facts["args"].get("dataset_text_field") or "text"}
+    return columns - {"labels"} if _keeps_columns(audit) and not columns & texts else frozenset()
+
+
+def came_tokenized(audit: Audit) -> bool:
+    """Did the rows hold ids before the trainer saw them?"""
+    return IDS in given_columns(audit)
+
+
+def came_without_labels(audit: Audit) -> bool:
+    """Did the rows come tokenized, with neither labels nor a mask that a trainer knows?"""
+    columns = given_columns(audit)
+    return IDS in columns and not columns & {"labels", *COLUMNS}
+
+
+def _prepares_rows(audit: Audit) -> bool:
+    """Does the trainer prepare its rows before the first batch?"""
+    is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
+    return is_sft and not (audit.facts["args"].get("dataset_kwargs") or {}).get("skip_prepare_dataset")
+
+
+def _keeps_columns(audit: Audit) -> bool:
+    """Does the preparation keep the columns that the rows had? Packing does not, nor do Unsloth and TRL before 1.0."""
+    versions = audit.facts["versions"]
+    release = str(versions.get("trl", "")).partition(".")[0]
+    return (
+        release.isdigit() and int(release) >= 1 and "unsloth" not in versions and not audit.facts["args"].get("packing")
+    )
+
+
+def prompts_of_bare_rows(audit: Audit) -> BarePrompts | None:
+    """The prompts of rows that came tokenized, without labels; None where the rows did not, where less than half of the
+    lines are known to hold any, or where `completion_only_loss=False` asks for a loss on them."""
+    if audit.kind not in ("sft", "loop") or not came_without_labels(audit):
+        return None
+    if audit.facts["args"].get("completion_only_loss") is False:
+        return None
+    found = [sample for sample in recognised(audit) if _learns_an_answer(audit, sample)]
+    prompts = [(sample, prompt(audit, sample)) for sample in found]
+    prompts = [(sample, asked) for sample, asked in prompts if asked.any()]
+    if not prompts or len(prompts) < CHATS * len(audit.samples):
+        return None
+    return BarePrompts(
+        tuple(sample for sample, _ in prompts),
+        learned=sum(int((asked & sample.supervised).sum()) for sample, asked in prompts),
+        prompts=sum(int(asked.sum()) for _, asked in prompts),
+        labels=sum(int(sample.supervised.sum()) for sample, _ in prompts),
+    )
+
+
+def _learns_an_answer(audit: Audit, sample: Sample) -> bool:
+    return any(answer.supervised.any() for answer in answers(sample, audit.stops))
+
+
+def prompts_without_labels(audit: Audit) -> BarePrompts | None:
+    """The prompts that are learned because the rows came tokenized, without labels: nothing masks them."""
+    found = prompts_of_bare_rows(audit)
+    return found if found is not None and found.learned >= UNMASKED * found.prompts else None
+
+
+def note_on_whole_rows(audit: Audit) -> str:
+    """What is known where rows came tokenized, without labels, and hold no prompts; empty elsewhere."""
+    if audit.kind not in ("sft", "loop") or not came_without_labels(audit) or not everything(audit):
+        return ""
+    if prompts_without_labels(audit) is not None:
+        return ""
+    return "the rows came tokenized, without labels: every token is in the loss, which is right for plain text alone"

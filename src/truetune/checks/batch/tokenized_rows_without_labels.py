@@ -1,0 +1,122 @@
+"""The rows came tokenized, without labels: the prompts are in the loss.
+
+## What it does
+
+Looks at the columns of the rows before any preparation: `input_ids`, and neither `labels` nor a mask
+(`completion_mask`, `assistant_masks`, `loss_mask`). Where the template's turns stand in the ids and the prompts' tokens
+have a label, that is an error. `truetune.audit` and the callback see TRL's rows after their preparation, in which
+labels that mask nothing look like none; with the data set as `given` they know.
+
+It is silent for ids without turns of the template: plain text is learned whole on purpose. So it is where
+`completion_only_loss=False` asks for the whole, and where less than half of the lines are chats.
+
+## Why it is bad
+
+A trainer masks prompts while it turns text into tokens. Rows that are tokenized already pass by that: TRL and
+`DataCollatorForLanguageModeling` take the ids as labels, so questions, system prompts and tool results are learned as
+answers are. Nothing is raised. `assistant_only_loss=True` and `completion_only_loss=True` do not help: for such rows
+the first raises an error in TRL, and the second has no effect.
+
+## Example
+
+```python
+run = sft([{"input_ids": row["input_ids"]} for row in encoded(rows)])
+given = datasets.Dataset.from_list([{"input_ids": row["input_ids"]} for row in encoded(rows)])
+```
+
+## Use instead
+
+```python
+run = sft(encoded(rows))
+given = datasets.Dataset.from_list(encoded(rows))
+```
+
+## Fix safety
+
+`truetune encode` writes `input_ids` and `labels` from the rows as text; TRL and transformers leave these labels as they
+are. There is no automatic fix: ids alone do not say which turns were meant to be learned. Leave the rule out with
+`--ignore tokenized-rows-without-labels` where whole chats are to be learned.
+
+## References
+
+- huggingface/trl#1507, huggingface/open-r1#517
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.auditing.audit import Audit
+from truetune.checks.batch.answers import around, prompt
+from truetune.checks.batch.masks import asked_setting, in_the_loss
+from truetune.checks.batch.tokenized_rows import (
+    ENCODE,
+    BarePrompts,
+    came_tokenized,
+    came_without_labels,
+    given_columns,
+    prompts_of_bare_rows,
+    prompts_without_labels,
+)
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.errors import name_list
+
+SOME_LEARNED = Unmet("the collator masks prompts, and not all of them: prompt-supervised says which are learned")
+
+
+class TokenizedRowsWithoutLabels(BatchRule):
+    code = "TT780"
+    severity = "error"
+
+    def __init__(self, subject: Audit) -> None:
+        super().__init__(subject)
+        self.prompts = prompts_without_labels(subject)
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.prompts
+        if found is None or asked_setting(self.subject):
+            return
+        yield self.finding(
+            f"the rows came tokenized, without labels: {found.learned:,} of {found.prompts:,} prompt tokens are in the "
+            f"loss ({found.learned / found.labels:.0%} of all labels)",
+            ENCODE,
+            evidence=[f"columns of the rows given: {name_list(sorted(given_columns(self.subject)))}"],
+            cases=[self._case(found, number) for number in range(min(len(found.lines), MAX_CASES))],
+            count=found.learned,
+            total=found.prompts,
+        )
+
+    def _case(self, found: BarePrompts, number: int) -> Case:
+        sample = found.lines[number]
+        first = int(np.flatnonzero(prompt(self.subject, sample) & sample.supervised)[0])
+        return Case(f"{sample.place}: a label on {around(sample, first)}")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if not came_tokenized(self.subject):
+            return Unmet("it is about rows that came tokenized")
+        if not came_without_labels(self.subject):
+            return None
+        if self.prompts is not None:
+            return Unmet(f"{asked_setting(self.subject)} has no effect, which masking-setting-without-effect says")
+        if self.subject.facts["args"].get("completion_only_loss") is False:
+            return Unmet("the settings ask for a loss on whole rows: completion_only_loss=False")
+        if (found := prompts_of_bare_rows(self.subject)) is not None:
+            return SOME_LEARNED if found.learned else None
+        supervised, total = in_the_loss(self.subject)
+        return Unmet(
+            f"the rows came tokenized, without labels: {supervised:,} of {total:,} tokens are in the loss, and less "
+            "than half of the lines hold turns of the chat template; as plain text that is right",
+            "give the rows labels where they hold prompts, or name the tokenizer whose template wrote them",
+        )
+
+    def figure(self) -> Measurement:
+        if (found := prompts_of_bare_rows(self.subject)) is not None:
+            return counted("prompt tokens of rows without labels that are in the loss", found.learned, found.prompts)
+        return counted("lines of rows that came tokenized, without labels", 0, len(self.subject.samples))

@@ -1,0 +1,63 @@
+"""Weights are trained in float16 themselves.
+
+## What it does
+
+Looks at the dtype of the parameters that require a gradient.
+
+## Why it is bad
+
+Adam divides by the root of the second moment plus 1e-8, and 1e-8 is 0 in float16: a parameter whose gradient is zero
+becomes nan at the first step. With `fp16=True` the gradient scaler refuses them ("Attempting to unscale FP16
+gradients"). DeepSpeed alone keeps float32 copies by itself.
+
+## Example
+
+```python
+run = model.half()
+loader = torch.utils.data.DataLoader(encoded(rows), 2, collate_fn=transformers.DataCollatorForSeq2Seq(tokenizer))
+```
+
+## Use instead
+
+```python
+run = model.float()
+loader = torch.utils.data.DataLoader(encoded(rows), 2, collate_fn=transformers.DataCollatorForSeq2Seq(tokenizer))
+```
+
+## Fix safety
+
+There is no automatic fix. Weights in float32 need twice the memory; bfloat16 has float32's range.
+
+## References
+
+- huggingface/transformers#23165, huggingface/peft#341
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import BatchRule
+
+
+class WeightsTrainedInFloat16(BatchRule):
+    code = "TT766"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        if "float16" in self.subject.facts["model"]["trained_dtypes"]:
+            yield self.finding(
+                "parameters that are trained are float16",
+                "load the model with dtype=torch.float32 and train with bf16=True or fp16=True, or load it in bfloat16",
+                evidence=[f"dtypes of what is trained: {', '.join(self.subject.facts['model']['trained_dtypes'])}"],
+            )
+
+    def unmet(self) -> Unmet | None:
+        return None if self.subject.facts["model"]["trained_dtypes"] else Unmet("no parameter requires a gradient")
+
+    def figure(self) -> str:
+        return f"dtypes of what is trained: {len(self.subject.facts['model']['trained_dtypes'])}, " + ", ".join(
+            self.subject.facts["model"]["trained_dtypes"]
+        )

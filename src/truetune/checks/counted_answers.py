@@ -1,0 +1,59 @@
+"""Rules that count bad answers: each names what is bad about one, and the share that is tolerated.
+
+An answer that was not told, a pass with too few of them, or a share that chance may have made leaves such a rule
+without a verdict. It then says so with its counts, so that `1 of 1 answers are empty` never stands under "fine".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from truetune.checks.answers.seen import Count, counted, late, often
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import AnswersRule
+from truetune.generation.looks import Sample
+
+MORE = "ask more prompts (-n)"
+MOST = 0.75
+"""A share of all answers that are bad from which "too few to tell" is not passed over: the exit code is 3"""
+
+
+class CountedAnswersRule(AnswersRule):
+    """Counts answers that are bad in one way."""
+
+    tolerated: ClassVar[float]
+    """The share of bad answers that a finished model may have"""
+    called: ClassVar[str]
+    """What is bad, as it follows `3 of 8 answers`: `are empty`"""
+    untold: ClassVar[Unmet] = Unmet("it can be told of no answer")
+    """Where `bad` is None for each"""
+
+    def bad(self, sample: Sample) -> bool | None:
+        """Is this answer bad? None where it can't be told."""
+        raise NotImplementedError
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        found = counted(self.subject, self.bad)
+        return self.untold if found is None else self._undecided(found.last)
+
+    def figure(self) -> str:
+        found = counted(self.subject, self.bad)
+        assert found is not None
+        passes = f", over {len(found.counts):,} passes" if len(found.counts) > 1 else ""
+        return f"{found.last} answers {self.called}{passes}"
+
+    def _undecided(self, last: Count) -> Unmet | None:
+        """Why a pass that shows bad answers, or has too few to show any, decides nothing."""
+        told = f"{last} answers {self.called}"
+        if not late(self.subject):
+            early = len(self.subject.looks) < 2
+            return Unmet(f"{told}, early in the run: there is nothing to compare them with") if early else None
+        if last.share > self.tolerated:
+            why = f"{told}: too few to say whether that is more than {self.tolerated:.0%}"
+            answers = len(self.subject.looks[-1].samples)
+            return Unmet(why, MORE, asked=last.bad >= MOST * answers)
+        if not often(Count(last.step, last.of, last.of), self.tolerated):
+            return Unmet(f"{told}: too few to judge", MORE)
+        return None

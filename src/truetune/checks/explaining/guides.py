@@ -1,0 +1,288 @@
+"""The guides on symptoms: what users see, in their words, and the command to begin with.
+
+A guide is a page in docs/; what stands here lets `truetune explain` find it, and says the first command where the
+documents are not at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause of a symptom. A search finds its rules by the same words: a rule's page says what is wrong in code or
+    data, and users know only what they see."""
+
+    text: str
+    seen: str
+    """What tells it from the other causes, in the words of users"""
+    rules: tuple[str, ...] = ()
+    """Those that prove it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """One symptom."""
+
+    name: str
+    """The page's name, and what `truetune explain` takes"""
+    page: str
+    """Below docs/"""
+    title: str
+    asked: tuple[str, ...]
+    """How users say it"""
+    command: str
+    """What to run first"""
+    causes: tuple[Cause, ...]
+    """In order of likelihood"""
+
+
+GUIDES = (
+    Guide(
+        "garbage-output",
+        "guides/garbage-output.md",
+        "The model answers garbage",
+        ("output is gibberish", "garbage after fine-tuning", "repeats the question", "answers are nonsense",
+         "model outputs random tokens", "wrong language", "empty answers", "worse than the base model"),
+        "truetune sample RUN --diagnose",
+        (
+            Cause("the prompt is another one than in training",
+                  "good answers in training's format only; ignores instructions; repeats or copies the user's message",
+                  ("prompt-is-not-the-trained-one", "answers-echo-the-prompt", "server-builds-another-prompt")),
+            Cause("the answers were not what was supervised", "answers look like prompts, headers or another column",
+                  ("prompt-supervised", "another-field-supervised")),
+            Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
+                  "random tokens, worse than the base model, adapter merged or loaded wrongly",
+                  ("no-language-left", "worse-than-its-base", "adapter-on-another-base")),
+            Cause("the learning rate destroyed the weights", "the loss climbed above guessing before",
+                  ("loss-climbs-above-guessing", "steps-larger-than-the-weights")),
+            Cause("the answers are drawn at a high temperature", "good greedily, nonsense when sampled",
+                  ("temperature-is-too-high",)),
+            Cause("the tokenizer is another one than the model's", "words and symbols without relation",
+                  ("tokenizer-differs-from-base", "model-and-tokenizer-ids-differ")),
+            Cause("the base is broken", "the base model answers garbage too", ("base-is-broken",)),
+        ),
+    ),
+    Guide(
+        "never-stops",
+        "guides/the-model-never-stops.md",
+        "The model never stops",
+        ("generates until max tokens", "does not stop", "endless answers", "runs on and on", "keeps talking",
+         "invents the next user turn", "no eos"),
+        "truetune check DATA -t TOKENIZER",
+        (
+            Cause("the stop token is masked, because it is the pad token", "runs to the limit although rows end well",
+                  ("pad-is-stop-token", "padding-supervised", "stopping-never-learned")),
+            Cause("no stop token stands in the rows", "invents the next user turn or question after its answer",
+                  ("eos-not-appended", "answer-not-terminated")),
+            Cause("the server stops at another token", "stops in the notebook, and not when served",
+                  ("trained-stop-not-served", "stop-ids-incomplete")),
+        ),
+    ),
+    Guide(
+        "loss-does-not-fall",
+        "guides/loss-does-not-fall.md",
+        "The loss does not fall",
+        ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
+         "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
+         "loss explodes", "loss goes up", "loss is nan", "loss is chaotic"),
+        "truetune diagnose RUN",
+        (
+            Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
+                  ("grad-norm-zero", "trained-tensors-without-gradient", "adapter-loaded-frozen")),
+            Cause("no token has a label: the loss is 0 or NaN", "all labels are masked",
+                  ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter")),
+            Cause("the learning rate is far too small", "a flat loss", ("flat-loss",)),
+            Cause("the learning rate is far too large", "the loss climbs, jumps about or diverges",
+                  ("loss-climbs-above-guessing", "loss-diverges", "loss-is-chaotic", "steps-larger-than-the-weights")),
+            Cause("labels do not belong to the inputs", "labels shifted twice; the loss stays near guessing",
+                  ("double-label-shift", "loss-learns-other-targets")),
+            Cause("weights in bfloat16 alone, and steps that are rounded away", "the same loss at every step",
+                  ("loss-repeats-exactly", "updates-smaller-than-rounding")),
+            Cause("the schedule has ended, or never leaves its warm-up", "the learning rate is 0, or warmup never ends",
+                  ("learning-rate-ended-early", "learning-rate-never-peaked")),
+            Cause("there is nothing left to learn: the base knows the rows", "a low loss from the start"),
+        ),
+    ),
+    Guide(
+        "nothing-is-learned",
+        "guides/loss-falls-but-nothing-is-learned.md",
+        "The loss falls, but nothing is learned",
+        ("loss falls but the model did not learn", "low loss bad answers", "fine-tuning has no effect",
+         "same answers as the base model", "loss near zero but useless", "model ignores my data",
+         "wrong column trained", "outputs are the same for all inputs", "one answer to everything"),
+        "truetune rehearse SETTINGS",
+        (
+            Cause("another column, the template's text or the prompt is supervised, and not the answer",
+                  "the loss falls fast to near zero; rubbish output; one answer to all inputs",
+                  ("recites-another-field", "recites-one-answer", "prompt-supervised")),
+            Cause("the answers of the rows are all alike", "one answer to everything", ("answers-nearly-all-alike",)),
+            Cause("labels are shifted twice", "answers skip every second token", ("double-label-shift",)),
+            Cause("what was trained does not arrive: adapter not applied, weights not saved, another prompt is served",
+                  "same answers as the base model", ("weights-equal-the-base", "adapter-is-not-served")),
+            Cause("the adapter was loaded frozen, or gets no gradient", "weights never moved",
+                  ("adapter-loaded-frozen", "trained-tensors-without-gradient", "adapter-without-effect")),
+            Cause("a step is smaller than bfloat16 can hold", "weights never moved",
+                  ("updates-smaller-than-rounding",)),
+            Cause("dead batches are logged as 0, and the mean falls", "loss is exactly zero now and then",
+                  ("nan-hidden-by-logging-filter",)),
+        ),
+    ),
+    Guide(
+        "out-of-memory",
+        "guides/out-of-memory.md",
+        "Out of memory",
+        ("cuda out of memory", "oom", "does not fit the gpu", "runs out of vram", "oom in evaluation",
+         "oom after some hours", "how much memory do I need", "killed"),
+        "truetune plan SETTINGS --gpu SIZE",
+        (
+            Cause("activations: too many or too long rows at a time", "memory grows with batch size and length"),
+            Cause("logits of a large vocabulary", "out of memory in the loss or cross entropy"),
+            Cause("states of the optimizer, and gradients of what is trained",
+                  "out of memory at the first optimizer step"),
+            Cause("an evaluation with larger batches, or that keeps its logits", "out of memory during evaluation",
+                  ("evaluation-keeps-all-logits", "eval-oom-logits-kept")),
+            Cause("one row far longer than the others", "out of memory after some hours, at random"),
+        ),
+    ),
+    Guide(
+        "several-gpus",
+        "guides/several-gpus.md",
+        "Several GPUs, and no better for it",
+        ("multi gpu not faster", "ddp hangs", "training hangs with two gpus", "one gpu idle", "nccl timeout",
+         "same rows on every rank", "loss differs with more gpus", "deadlock in evaluation"),
+        "truetune run -- torchrun --nproc-per-node 2 SCRIPT",
+        (
+            Cause("every process reads the same rows: a loader of one's own that nobody splits, or a stream",
+                  "an epoch has as many iterations or steps, and takes as long, as on a single GPU; no speed-up",
+                  ("same-rows-on-every-rank", "stream-read-whole-by-every-rank")),
+            Cause("layers on several GPUs (`device_map`), which then wait for one another",
+                  "GPUs are busy one at a time, sequentially; steps are slow; memory on all and work on one card",
+                  ("device-map-in-a-distributed-script", "device-map-auto-with-ddp")),
+            Cause("one process was started, and the other GPUs are not used",
+                  "a single GPU of several is busy and the rest are idle; nvidia-smi shows work on one card",
+                  ("gpus-idle",)),
+            Cause("the loss of a step depends on how rows are shared out, since each process takes its own mean",
+                  "loss differs with the number of GPUs", ("gradient-depends-on-process-count",)),
+            Cause("a call that all processes must make, made by one", "hangs in evaluation or in saving; NCCL timeout",
+                  ("collective-call-on-one-rank",)),
+            Cause("unequal numbers of batches", "hangs at the end of an epoch",
+                  ("ranks-out-of-step", "ddp-hang-or-uneven-ranks")),
+            Cause("a scheduler that is stepped by every process", "the learning rate ends early",
+                  ("lr-scheduler-stepped-per-process", "learning-rate-ended-early")),
+            Cause("a loss of one's own that breaks accumulation", "loss differs with accumulation steps",
+                  ("custom-loss-breaks-gradient-accumulation", "accumulated-gradient-differs")),
+        ),
+    ),
+    Guide(
+        "odd-metrics",
+        "guides/odd-metrics.md",
+        "Odd metrics: too good, too bad, or not comparable",
+        ("accuracy too good to be true", "evaluation loss equals training loss", "score is zero",
+         "metrics do not match",
+         "perplexity differs", "accuracy 0", "eval score lower than published", "benchmark leak", "eval loss rises"),
+        "truetune evaluate MODEL --data HELD_OUT",
+        (
+            Cause("rows of the evaluation stand in the training data",
+                  "accuracy too good to be true, perfect on the test set, and users see no improvement",
+                  ("train-eval-leak", "evaluation-rows-were-trained-on", "memorised-not-learned")),
+            Cause("the parser does not read the answers or references",
+                  "score or exact match is zero, and the answers look right or correct",
+                  ("parser-misses-gold-answers", "answers-look-right-but-do-not-parse")),
+            Cause("the parser reads anything", "a good score for empty, shuffled or wrong answers",
+                  ("parser-scores-shuffled-golds", "parser-scores-empty-answers")),
+            Cause("the prompt, with its options, is scored as a part of the answer",
+                  "perfect accuracy for every model, the untrained base too", ("prompt-left-in-answers",)),
+            Cause("predictions and labels are shifted by one",
+                  "token accuracy or F1 near chance, low, while the eval loss is fine",
+                  ("metrics-unshifted",)),
+            Cause("evaluated without the chat template", "eval score lower than published",
+                  ("eval-without-chat-template",)),
+            Cause("the loss of the evaluation depends on its batch size, or is that of the training",
+                  "eval loss changes with the eval batch size; eval loss equals training loss",
+                  ("eval-loss-depends-on-batch-size", "eval-equals-train")),
+            Cause("a perplexity over other tokens: prompts, padding or another tokenizer. Per token it can't be "
+                  "compared between models of different tokenizers; nats or bits per byte or character can",
+                  "perplexity of two model families or vocabularies compared: which is better?"),
+            Cause("a fine-tune that is no better than chance of the draw", "a point more or less between runs",
+                  ("no-better-than-base",)),
+        ),
+    ),
+    Guide(
+        "slow-generation",
+        "guides/slow-generation.md",
+        "Slow generation",
+        ("generation is slow", "inference slow after fine-tuning", "few tokens per second",
+         "slower than the base model",
+         "each token takes longer"),
+        "truetune sample RUN --diagnose",
+        (
+            Cause("the cache is off (`use_cache`): each token computes the whole text again",
+                  "each token takes longer than the one before",
+                  ("use-cache-saved-off", "generation-slows-down", "kv-cache-left-off")),
+            Cause("answers that never stop: each runs to the limit", "short answers take as long as long ones",
+                  ("answers-never-stop",)),
+            Cause("one prompt at a time, in a script, or at a server that runs one sequence at a time",
+                  "requests are served sequentially: users wait for one another in vLLM, low throughput",
+                  ("generation-row-by-row",)),
+            Cause("the model was left in training mode, with checkpointing", "slow after training in the same script",
+                  ("model-left-in-training-mode",)),
+            Cause("an adapter that is not merged", "slower than the base model"),
+            Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at each token",
+                  "a 4-bit model generates slower than bf16"),
+            Cause("weights that are offloaded, or on the CPU beside a GPU", "few tokens per second, the GPU is idle",
+                  ("gpu-not-used-by-torch",)),
+        ),
+    ),
+    Guide(
+        "dpo-without-effect",
+        "guides/dpo-that-does-nothing.md",
+        "DPO that does nothing",
+        ("dpo loss stuck at 0.69", "dpo no effect", "rewards margins are zero", "dpo does not change the model",
+         "chosen reward falls", "preference training useless", "dpo accuracy 1.0 at once", "orpo does nothing"),
+        "truetune rehearse SETTINGS",
+        (
+            Cause("both sides of a pair are the same tokens, as they stand or once they are cut",
+                  "margins are exactly 0",
+                  ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-not-comparable")),
+            Cause("the learning rate is too low, or beta does not fit", "loss falls by a hair from ln 2",
+                  ("dpo-too-weak-or-frozen", "preference-beta-out-of-range", "dpo-stuck-at-ln2")),
+            Cause("the adapter is frozen", "loss at ln 2, gradient norm is 0",
+                  ("trained-tensors-without-gradient", "adapter-loaded-frozen", "dpo-stuck-at-ln2")),
+            Cause("policy and reference are the same object, so that both move",
+                  "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
+                  ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
+            Cause("policy and reference are not the same at the start", "the loss does not begin at ln 2",
+                  ("policy-differs-from-its-reference",)),
+            Cause("the sides are exchanged", "perfect curves, and the wrong preference", ("preference-pairs-swapped",)),
+        ),
+    ),
+    Guide(
+        "good-here-bad-there",
+        "guides/good-in-the-notebook-bad-when-served.md",
+        "Good in the notebook, bad when served",
+        ("works in the notebook but not in vllm", "ollama answers differ", "bad when served", "gguf worse",
+         "merged model worse than adapter"),
+        "truetune serve-check URL --base MODEL",
+        (
+            Cause("the server builds another prompt", "right in the notebook", ("server-builds-another-prompt",)),
+            Cause("it stops at other tokens", "endless when served", ("trained-stop-not-served",)),
+            Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
+                  ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
+        ),
+    ),
+    Guide(
+        "cached-data",
+        "guides/cached-data-lost-its-mask.md",
+        "Cached data lost its mask",
+        ("tokenized dataset", "cache has no labels", "prepared dataset stale", "labels missing in cache"),
+        "truetune run -- CMD",
+        (
+            Cause("rows came tokenized, without labels", "prompts are trained too",
+                  ("tokenized-rows-without-labels", "token-rows-without-labels")),
+            Cause("a cache of another template or tokenizer", "changes of the data or template have no effect",
+                  ("token-rows-of-another-template", "cache-made-with-other-settings")),
+        ),
+    ),
+)  # fmt: skip

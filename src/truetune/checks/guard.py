@@ -1,0 +1,279 @@
+"""guard: what the rules say of the live objects of a script: tokenizer, template, collator, model, rows.
+
+Each part is judged by itself. What fails in a part of ours is not judged, and told as a warning; nothing but the
+findings' own exception reaches the user's program, and nothing of the user's is changed.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from truetune.auditing.audit import Audit
+from truetune.auditing.live import (
+    Collated,
+    LiveObjects,
+    collated,
+    conversations_of,
+    model_record,
+    probe_rows,
+    rows_of,
+    template_of,
+    tokenizer_of,
+    untouched,
+)
+from truetune.auditing.read import audit_of
+from truetune.auditing.workspace import workspace
+from truetune.checks.catalogue import DATA, choose
+from truetune.checks.data_rules import DataRules
+from truetune.checks.findings import SHOWN_CASES, Case, Finding
+from truetune.checks.in_code import with_fix_in_code
+from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.report import Report, Subject
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.whose import resolved, trainer_of
+from truetune.data.conversation import Conversation
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch as one_batch
+from truetune.errors import FindingsError
+from truetune.probe.boundary import contain, describe
+from truetune.probe.record import Record
+from truetune.render.probes import Probes, probes
+from truetune.render.weights import RowsOfEmbedding
+from truetune.spec.files import spec_of
+from truetune.spec.run import RunSpec
+
+SECONDS = 60.0
+"""By then a guard gives up; it takes one or two"""
+OF_TEMPLATE = ("tokenizer", "template", "tokens")
+"""Stations that small chats of ours tell something about; the others are about the user's own rows"""
+OF_FILES = ("truncation-state-persisted",)
+"""Rules on what a saved file holds: a tokenizer in memory sets its truncation at each call"""
+OF_MODEL = (
+    "no-parameter-is-trained",
+    "model-left-in-eval-mode",
+    "weights-trained-in-float16",
+    "model-and-tokenizer-ids-differ",
+)
+"""Rules on batches that need no batch"""
+OF_COLLATOR = (
+    *("stop-token-never-supervised", "padding-supervised", "padding-inside-text", "double-label-shift"),
+    *("attention-mask-hides-text", "ids-beyond-the-model", "left-padding-with-absolute-positions"),
+    *("response-not-supervised", "line-without-label", "bos-twice-in-batch"),
+)
+"""Rules that hold for a collator whatever its rows are; of rows that were made for it nobody masked the prompts"""
+MASKING_RULE = "stop-token-never-supervised"
+
+
+@dataclass
+class _Guard:
+    """One call, and what it has judged so far."""
+
+    live: LiveObjects
+    spec: RunSpec
+    folder: Path
+    judged: list[Judgement] = field(default_factory=list)
+    subjects: list[Subject] = field(default_factory=list)
+
+    def take(self, judged: Judgement, made: Probes | None) -> None:
+        """Add what was judged, with fixes that fit a script."""
+        if made is not None:
+            judged = replace(judged, findings=tuple(with_fix_in_code(one, made) for one in judged.findings))
+        self.judged.append(judged)
+
+    def part(self, what: str, work: Callable[[], Any]) -> Any:
+        """What a part gives; None where it fails, and then it is not judged."""
+        try:
+            return work()
+        except Exception as error:
+            self.judged.append(Judgement(not_judged=(NotJudged(what, describe(error)),)))
+            return None
+
+
+def guard(
+    tokenizer: Any,
+    collator: Any = None,
+    template: str | None = None,
+    model: Any = None,
+    *,
+    rows: Any = None,
+    **settings: Any,
+) -> Report:
+    """Judge the objects of a script before it trains, and raise where they would spoil the run.
+
+    `tokenizer` is one of transformers' as it is in memory, or a processor; `collator` the function or object that makes
+    batches; `template` a chat template as text, where it is not the tokenizer's; `model` the model that will be
+    trained. `rows` (a list or data set) are what the collator is given, or chats before any preparation; without them
+    small chats of truetune's are put into the form that the collator takes, and what depends on the rows is not judged.
+    The objects, the random states and the disk are as before afterwards. `settings` are select, ignore, fail_on,
+    trained_by and the other fields of `RunSpec`.
+
+    Returns a report with figures of what was examined and what was not judged. What fails in truetune itself is a
+    Python warning, and not judged.
+
+    Raises `truetune.errors.FindingsError` where there is a finding at or above `fail_on` (error): its `findings` hold
+    fact, evidence and fix, and its text shows them. `SpecError` or `UsageError` for a setting or rule that there is
+    not.
+    """
+    spec = spec_of(settings, "truetune.guard")
+    choose(spec.select, spec.ignore)
+    return _guard(LiveObjects(tokenizer, collator, template, model, rows), spec)
+
+
+def _guard(live: LiveObjects, spec: RunSpec) -> Report:
+    """Judge the objects. Raises FindingsError where there is a finding at or above `spec.fail_on`."""
+    started, lost = time.perf_counter(), list[str]()
+    report: Report | None = contain(_report, live, spec, on_failure=lost.append, seconds=SECONDS)
+    if report is None:
+        judged = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
+        report = Report(spec=spec, findings=(), not_judged=judged, seconds=0.0)
+    report = replace(report, seconds=time.perf_counter() - started)
+    if report.failed():
+        raise FindingsError(_told(report.findings), report.findings)
+    for part in report.missing():
+        warnings.warn(f"truetune.guard: not judged: {part}", stacklevel=3)
+    return report
+
+
+def _report(live: LiveObjects, spec: RunSpec) -> Report:
+    with workspace(guard=False) as folder, untouched(live):
+        work = _Guard(live, spec, folder)
+        _judge(work)
+    judged = Judgement.of(work.judged)
+    return Report(spec=work.spec, subjects=tuple(work.subjects), findings=judged.findings, examined=judged.examined,
+                  not_judged=judged.not_judged, seconds=0.0)  # fmt: skip
+
+
+def _judge(work: _Guard) -> None:
+    """All parts in turn: what the collator does with pads tells how grave a pad token is."""
+    live, folder = work.live, work.folder
+    rows = work.part("the rows", lambda: rows_of(live)) or []
+    made = work.part("the tokenizer", lambda: _probes(work))
+    record: Collated | None = None
+    if made is not None and (live.collator is not None or any("input_ids" in row for row in rows)):
+        record = work.part("the collator", lambda: collated(live, folder, made, rows))
+    if record is not None or live.model is not None:
+        work.part("the batches", lambda: _judge_batches(work, record, made))
+    if made is not None:
+        work.part("the tokenizer and template", lambda: _judge_data(work, made, rows))
+
+
+def _probes(work: _Guard) -> Probes:
+    template = template_of(work.live, work.folder)
+    given = {} if template is None else {"template": template}
+    work.spec = work.spec.model_copy(update=given | _trainer_of(work.live.collator, work.spec))
+    return probes(tokenizer_of(work.live, work.folder), work.spec)
+
+
+def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
+    """A collator of TRL's is used with its trainers; that of transformers by loops of all kinds."""
+    home = type(collator).__module__.partition(".")[0]
+    return {"trained_by": "trl"} if home == "trl" and spec.trained_by is None else {}
+
+
+def _judge_batches(work: _Guard, made: Collated | None, known: Probes | None) -> None:
+    record = model_record(work.live, work.folder) if made is None else made.record
+    subject = _placed(record, work.spec, known)
+    kinds = choose(work.spec.select, work.spec.ignore, "batch")
+    if made is None:
+        kinds = [kind for kind in kinds if kind.name() in OF_MODEL]
+    elif made.made_of:
+        kinds = [kind for kind in kinds if kind.name() in (*OF_COLLATOR, *OF_MODEL)]
+    if work.live.model is None:
+        kinds = [kind for kind in kinds if kind.name() not in OF_MODEL]
+    judged = judge(kinds, subject)
+    work.take(judged, subject.probes)
+    if made is not None:
+        lines = f"{len(subject.samples)} lines of " + (
+            f"{made.made_of}, made by truetune" if made.made_of else "your rows"
+        )
+        work.subjects.append(Subject("collator", record.facts["trainer"]["collator"], (("batches", lines),)))
+        work.spec = _with_pads(work.spec, judged)
+    if work.live.model is not None:
+        facts = record.facts["model"]
+        trained = f"{facts['trainable']:,} of {facts['parameters']:,} parameters"
+        work.subjects.append(Subject("model", facts["class"], (("trained", trained), ("dtype", facts["dtype"]))))
+
+
+def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
+    """The batches with each token placed.
+
+    Stop ids of a model that do not know how turns end are left out: trainers replace them, and a turn's first token
+    among them (a new model's eos_token_id is 2) would be taken for a second end. stop-ids-incomplete tells of them.
+    """
+    if known is None:
+        return audit_of([record], spec)
+    end = known.terminator.token if known.terminator is not None else None
+    stop = next((stop for stop in known.stops if end is not None and stop.id == end.id), None)
+    if stop is not None and not {"generation_config", "config"} & set(stop.origins):
+        config = {name: value for name, value in known.tokenizer.model_config.items() if name != "eos_token_id"}
+        known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
+        record.facts["model"] = {**record.facts["model"], "generation_config": None}
+    return audit_of([record], spec, known)
+
+
+def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
+    """The settings with how pads are masked, as the batches show it."""
+    if any(finding.rule == MASKING_RULE for finding in judged.findings):
+        how = "id"
+    elif any(examined.rule == MASKING_RULE for examined in judged.examined):
+        how = "position"
+    else:
+        return spec
+    return spec.model_copy(update={"training": spec.training.model_copy(update={"pads_masked_by": how})})
+
+
+def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
+    talks = conversations_of(rows)
+    own = bool(talks)
+    if not own:
+        talks = conversations_of(probe_rows(made))
+    spec = resolved(work.spec)
+    made = replace(made, spec=spec)
+    kinds = _data_rules(spec, OF_TEMPLATE if not own else ())
+    setup = Setup(spec, made.tokenizer, made, trainer_of(spec), embedding=_embedding(work.live.model))
+    work.take(_data_judgement(kinds, setup, talks), made)
+    facts = (("rows", f"{len(talks)} of yours" if own else f"{len(talks)} small chats of truetune's"),)
+    work.subjects.insert(0, Subject("tokenizer", type(work.live.tokenizer).__name__, facts))
+
+
+def _data_rules(spec: RunSpec, stations: Iterable[str]) -> list[type[DataRule]]:
+    kinds = choose(spec.select, spec.ignore, *(stations or DATA))
+    return [kind for kind in kinds if issubclass(kind, DataRule) and kind.name() not in OF_FILES]
+
+
+def _data_judgement(kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]) -> Judgement:
+    rules = DataRules(kinds, setup)
+    if talks:
+        encoder = Encoder(setup.tokenizer.backend, only_reference=True)
+        rules.take(one_batch(talks, setup.probes.renderer(), encoder, exact=True))
+    return rules.judgement()
+
+
+def _embedding(model: Any) -> RowsOfEmbedding | None:
+    """The input embedding in memory; None where it is sharded, quantized, or there is none."""
+    if model is None:
+        return None
+    from truetune.probe.live_embedding import live_embedding
+
+    return live_embedding(model)
+
+
+def _told(findings: Sequence[Finding]) -> str:
+    """What the exception says: each finding with its evidence and its fix, the worst first."""
+    lines = ["truetune.guard found what spoils this run:"]
+    for finding in findings:
+        lines.append(f"{finding.severity} {finding.code} {finding.rule}: {finding.message}")
+        lines += [f"    {fact}" for fact in finding.evidence]
+        lines += [f"    {_place(case)}{case.text}" for case in finding.cases[:SHOWN_CASES]]
+        lines.append(f"    fix: {finding.remedy}")
+    return "\n".join(lines)
+
+
+def _place(case: Case) -> str:
+    """Which row it is in, where it is in one of the user's."""
+    return "" if case.origin is None else f"row {case.origin.row}: "

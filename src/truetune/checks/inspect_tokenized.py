@@ -1,0 +1,181 @@
+"""Tokenized rows: what a trainer learns of them, and what is wrong with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truetune.checks.catalogue import choose
+from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.report import Report, Subject, TokenView
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.whose import trainer_of
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Example
+from truetune.encoding.ledger import Ledger
+from truetune.encoding.vocabulary import Vocabulary
+from truetune.errors import TruetuneError
+from truetune.render.probes import prepared
+from truetune.render.rendering import Rendering
+from truetune.spec.config import Config
+from truetune.spec.kind import recognise
+from truetune.spec.run import RunSpec
+from truetune.tokenized.chunks import Progress
+from truetune.tokenized.columns import are_tokenized
+from truetune.tokenized.data import TokenizedData, read_tokenized, row_at
+from truetune.tokenized.origin_facts import Cache, cache_at, named_tokenizer
+from truetune.tokenized.summary import Summary
+
+KIND = "tokenized data"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TokenizedReport(Report):
+    """What stands in tokenized rows, by source, and the findings."""
+
+    ledger: Ledger
+    """Tokens by source, without padding"""
+    rows: int
+    padding: int
+    says_what_is_learned: bool
+    """Is there a column of labels or a mask?"""
+    verdict: str
+    """What of each source is learned, in one sentence"""
+
+    def more(self) -> dict[str, Any]:
+        sources = {
+            source.name.lower(): {"supervised": supervised, "context": context}
+            for source, supervised, context in self.ledger.rows()
+        }
+        return {"tokenized": {"rows": self.rows, "padding": self.padding, "ledger": sources}, "verdict": self.verdict}
+
+
+def inspect_tokenized(path: str, spec: RunSpec, progress: Progress | None = None) -> TokenizedReport:
+    """Look at rows that are token ids already: a file, a folder of `save_to_disk`, a cache of a trainer.
+
+    Args:
+        path: as `cache_at` takes it.
+        spec: names the tokenizer, and the template and limit of the run where they are set.
+        progress: called with rows done, bytes read, bytes in all.
+
+    Raises SpecError, TokenizerError, TemplateError or DataError.
+    """
+    started = time.perf_counter()
+    cache = cache_at(path)
+    data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
+    chosen = [rule for rule in choose(spec.select, spec.ignore, "tokenized") if issubclass(rule, TokenizedRule)]
+    judged = _judged(chosen, data)
+    found = data.summary
+    sentence = verdict_on(data)
+    return TokenizedReport(
+        spec=spec, subjects=(Subject(KIND, cache.path, (("learns", sentence), *_facts(data))),),
+        findings=judged.findings, examined=judged.examined, not_judged=(*_left_out(cache, found), *judged.not_judged),
+        ledger=found.ledger(), rows=found.rows, padding=found.padding,
+        says_what_is_learned=found.says_what_is_learned, verdict=sentence, seconds=time.perf_counter() - started,
+    )  # fmt: skip
+
+
+def _judged(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
+    """What the rules say; those that read what the ids mean are left out where they mean nothing."""
+    why = data.why_ids_mean_nothing()
+    out = [rule for rule in chosen if why and rule.needs_right_tokenizer]
+    judged = judge([rule for rule in chosen if rule not in out], data)
+    left = (NotJudged(rule.name(), why, rule.code, unlock="name the right one", asked=False) for rule in out)
+    return Judgement(judged.findings, judged.examined, (*judged.not_judged, *left))
+
+
+def is_tokenized(path: str, spec: RunSpec) -> bool:
+    """Are the rows of this path token ids? A `format` that is named says that they are not."""
+    if spec.format is not None or "://" in path:
+        return False
+    try:
+        if Path(path).is_dir() and recognise(path)[0] == "encoded":
+            return True
+        return are_tokenized(cache_at(path).sources)
+    except (TruetuneError, OSError):
+        return False
+
+
+def prepared_cache(config: Config) -> tuple[str, ...]:
+    """The folder of tokenized rows that a configuration names, where it is here."""
+    name = config.spec.training.prepared_path
+    if name is None:
+        return ()
+    found = [base / Path(name).expanduser() for base in (Path(), Path(config.path).parent)]
+    here = [str(path) for path in found if path.is_dir() and is_tokenized(str(path), RunSpec())]
+    return tuple(here[:1])
+
+
+def verdict_on(data: TokenizedData) -> str:
+    """What of each source is in the loss, in one sentence."""
+    found, counts = data.summary, data.summary.ledger()
+    if not found.rows:
+        return "no row with token ids was read"
+    rows = f"{found.rows:,} row{'s' * (found.rows != 1)}"
+    if not found.says_what_is_learned:
+        return f"{rows}, {found.tokens:,} tokens, and neither labels nor a mask"
+    learned = f"{counts.supervised:,} of {found.tokens:,} tokens of {rows} are in the loss"
+    parts = [f"{source.label} {supervised:,}" for source, supervised, _ in counts.rows() if supervised]
+    return f"{learned}: {', '.join(parts)}" if parts else learned
+
+
+def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
+    found, answers = data.summary, data.summary.answers
+    yield "labels or masks", ", ".join([*(["labels"] if found.labels else []), *sorted(found.masks)]) or "nothing"
+    yield "tokenizer", str(data.probes.tokenizer.folder)
+    if name := named_tokenizer(data.cache):
+        yield "made with", name
+    yield "chats", f"{found.chats:,} rows with turns of the template"
+    if answers.closed:
+        yield "stop tokens in the loss", f"{answers.stops_learned:,} of {answers.closed:,}"
+    if "bos" in data.probes.tokenizer.special and not data.placer.layout.bos_opens_turns:
+        yield "begin with BOS", f"{found.begins_with_bos:,} of {found.rows:,}"
+    lengths = np.repeat(np.arange(len(found.lengths)), np.minimum(found.lengths, 1 << 20))
+    if len(lengths):
+        yield "tokens a row", f"median {int(np.median(lengths)):,}, longest {len(found.lengths) - 1:,}"
+    yield "documents", f"{found.documents:,}"
+    if found.padding:
+        yield "stored padding", f"{found.padding:,} places"
+    if data.trainer.name:
+        yield "read by", data.trainer.called
+
+
+def _left_out(cache: Cache, found: Summary) -> Iterator[NotJudged]:
+    if found.broken:
+        origin, reason = found.broken_rows[0]
+        yield NotJudged(
+            f"{found.broken:,} broken row{'s' * (found.broken != 1)}", reason.removeprefix(f"{origin}: "),
+            place=f"{origin.file}:{origin.line}", unlock="write the cache again",
+        )  # fmt: skip
+    for other in cache.others:
+        yield NotJudged(other, "it is another cache in the same folder", unlock="name it by itself", asked=False)
+
+
+def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = None) -> TokenView:
+    """One tokenized row, token by token, its sources told by the template.
+
+    Raises SpecError, TokenizerError, TemplateError or DataError.
+    """
+    made = prepared(spec)
+    placed, at = row_at(cache_at(path), made, row=row, line=line)
+    chunk = placed.chunk
+    part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))
+    ids, valid = chunk.ids[part], placed.valid[part]
+    vocabulary = Vocabulary(made.tokenizer.backend)
+    pieces = tuple(
+        vocabulary.spell(id).decode("utf-8", "surrogateescape") if known else f"<id {id}>"
+        for id, known in zip(ids.tolist(), valid.tolist(), strict=True)
+    )
+    text = "".join(pieces)
+    starts = np.cumsum([0, *map(len, pieces)])[:-1].astype(np.int32)
+    conversation = Conversation(chunk.origin(at), "token ids", text=text)
+    rendering = Rendering(text, [0, len(text)], (), (), [], [])
+    return TokenView(
+        Example(conversation, rendering), ids.astype(np.int32), placed.source[part], chunk.supervised[part], starts,
+        pieces,
+    )  # fmt: skip

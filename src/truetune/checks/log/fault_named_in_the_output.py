@@ -1,0 +1,75 @@
+"""The console output names a fault, and the run continued.
+
+## What it does
+Looks for lines that begin with a warning that is known to name a fault (`Some weights of ... are newly initialized`,
+`None of the inputs have requires_grad=True`), each once with its count, and for tracebacks behind which the run
+continued. A line that merely holds such words, as a row of the training data may, is none.
+
+## Why it is bad
+Such warnings stand among hundreds of harmless lines, and the run ends well: a model whose head began at random, or
+whose lower layers got no gradient, is saved like any other.
+
+## Example
+```yaml
+output: |
+  Some weights of Llama were not initialized from the model checkpoint at m and are newly initialized: ['lm_head']
+  {'loss': 9.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+```
+
+## Use instead
+```yaml
+output: |
+  question: why does it print "Some weights of LlamaForCausalLM are newly initialized"?
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+```
+
+## Fix safety
+What is advised is a command that only reads, or an edit whose effect the next run shows.
+
+## References
+- transformers/utils/loading_report.py, torch/utils/checkpoint.py; of each message its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.log.printing import described
+from truetune.checks.rule import OutputRule
+
+MAX_TEXT = 200
+
+
+class FaultNamedInTheOutput(OutputRule):
+    code = "TT830"
+    severity = "error"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        return f"none of the known messages begins one of the {output.lines:,} lines" if output else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None:
+            return
+        for notice in output.notices:
+            known = notice.message
+            yield self.finding(
+                f"the output says: {known.title}",
+                known.advice.replace("{gpu}", "SIZE"),
+                severity=known.severity,
+                evidence=described(known),
+                cases=(Case(notice.text, file=output.file, line=notice.line),),
+                count=notice.count,
+            )
+        for failure in output.survived:
+            text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
+            frame = failure.raised.users_frame
+            yield self.finding(
+                f"an exception was printed, and the run continued ({text})",
+                "see whether something was left out there: a checkpoint, an evaluation, a row",
+                severity="info",
+                evidence=((f"raised from {frame}",) if frame else ()),
+                cases=(Case(text, file=output.file, line=failure.raised.line),),
+            )

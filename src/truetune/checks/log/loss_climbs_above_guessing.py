@@ -1,0 +1,114 @@
+"""The loss climbs far above that of guessing: the steps are too large, and they have destroyed the weights.
+
+## What it does
+Compares the losses with ln(vocabulary), that of a model which holds every token for equally likely (of a million
+tokens where the vocabulary is not known). It fires where the first losses lie below 1.2 times that, and at least three
+later ones, a tenth of them, above it. Losses that are exactly 0 are left out: they stand for values that are no
+numbers. Other findings that follow from it (a loss that stays up, gradients that are not finite) are its evidence.
+
+## Why it is bad
+A model that knows nothing guesses. One that is worse is sure of the wrong tokens, which data do not teach: its weights
+have been thrown far away from where they were. Later steps bring the loss back down to guessing at best, and every
+checkpoint from there on is worthless.
+
+## Example
+```yaml
+curve:
+  loss: {values: [7.6, 860, 630, 990, 390, 300], steps: 60, noise: 0.05}
+config: {vocab_size: 32000}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [7.6, 5.2, 4.4, 3.9, 3.6, 3.5], steps: 60, noise: 0.05}
+config: {vocab_size: 32000}
+```
+
+## Fix safety
+Begin again from the base with a lower learning rate: 1e-5 to 5e-5 for all weights, 1e-4 to 5e-4 for LoRA, with AdamW.
+`truetune run` compares the rate with the weights before the first step (`steps-larger-than-the-weights`).
+
+## References
+- Lightning-AI/litgpt#628, stas00/ml-engineering#32
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.drawing import figure
+from truetune.checks.log.loss_above_uniform import MOST, TIMES
+from truetune.checks.rule import LogRule
+from truetune.checks.unmet import OTHER_LOSS
+from truetune.logs.log import Curve
+from truetune.logs.sums import parts_of, summed_over
+
+LEAST, SHARE = 3, 0.1
+"""Records above guessing, and their share of all"""
+FEW = 8
+"""Records: of fewer nothing is fine yet, though some may be above guessing already"""
+HIGH_RATE = 1e-3
+"""Learning rates from which they are told: published ones are lower, but for small models and some adapters"""
+
+
+class LossClimbsAboveGuessing(LogRule):
+    code = "TT796"
+    severity = "error"
+    kinds = ("language",)
+    needs = ("loss",)
+    least = FEW
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self.subject.of_tokens:
+            return OTHER_LOSS
+        if summed_over(self.subject) or parts_of(self.subject):
+            return Unmet("the loss is a sum of several", "log the mean over tokens")
+        if self._live().value[:LEAST].min(initial=math.inf) > TIMES * self._guess():
+            return Unmet("the loss begins above guessing, which loss-above-uniform is about")
+        return None
+
+    def figure(self) -> str:
+        highest = self._live().value.max()
+        return f"the loss is {highest:.4g} at the highest; a model that guesses has {self._guess():.4g}"
+
+    def findings(self) -> Iterator[Finding]:
+        log, loss, guess = self.subject, self._live(), self._guess()
+        if not log.of_tokens or loss.step.size <= LEAST or summed_over(log) or parts_of(log):
+            return
+        above = loss.value > TIMES * guess
+        if above[:LEAST].all() or above.sum() < max(LEAST, SHARE * above.size):
+            return
+        first = int(np.argmax(above))
+        rates = log.curve("learning_rate").finite()
+        high = bool(rates) and float(rates.value.max()) >= HIGH_RATE
+        yield self.finding(
+            f"the loss climbs to {loss.value.max():.4g} from step {loss.step[first]:,.0f} on, and a model that guesses "
+            f"has {guess:.4g}: the steps are too large and have destroyed the weights",
+            "begin again from the base with a lower learning rate: 1e-5 to 5e-5 for all weights, 1e-4 to 5e-4 for LoRA",
+            evidence=(
+                f"{int(above.sum()):,} of {above.size:,} losses are above guessing; it ends at {loss.value[-1]:.4g}",
+                *((f"the learning rate was up to {rates.value.max():.3g}",) if high else ()),
+            ),
+            figure=figure(
+                "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))},
+                {"climbs": float(loss.step[first])}, log=True,
+            ),
+        )  # fmt: skip
+
+    def _live(self) -> Curve:
+        """The losses that are numbers; an exact 0 stands for one that is none."""
+        loss = self.subject.curve("loss").finite()
+        return Curve(loss.step[loss.value > 0], loss.value[loss.value > 0])
+
+    def _guess(self) -> float:
+        """Nats a token of a model that guesses."""
+        size = self.subject.number("vocab_size") or (self.subject.data.vocabulary if self.subject.data else None)
+        return math.log(size if size is not None and size > 1 else MOST)

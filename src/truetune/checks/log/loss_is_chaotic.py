@@ -1,0 +1,132 @@
+"""The loss jumps about from record to record and does not come down.
+
+## What it does
+Takes the noise of the loss (the third quartile of neighbours' differences, as standard deviations) beside its level. It
+fires where the noise is above 40 % of the level in the first and in the second half of 40 records or more, and the
+median of the last third is not surely lower, by a tenth, than that of the first third, under a learning rate of 1e-3
+or more. Under a lower one, or one that is not logged, batches of a few tokens explain such a curve as well, and it is
+not judged.
+
+## Why it is bad
+No step builds on the one before: the learning rate throws the weights about. Nothing that is learned lasts.
+
+## Example
+```yaml
+curve:
+  loss: {values: [2.0, 2.0], steps: 120, noise: 1.6}
+  learning_rate: {from: 0.005, steps: 120}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [2.0, 1.2], steps: 120, noise: 0.1}
+  learning_rate: {from: 0.00002, steps: 120}
+```
+
+## Fix safety
+Lower the learning rate by ten and compare the curves; average more rows in a step (gradient accumulation), or log every
+10 steps, and see whether the median falls. An evaluation loss on held-out rows tells it from noise of the batches.
+
+## References
+- Cohen et al. 2021, arXiv 2103.00065 (edge of stability)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.drawing import figure
+from truetune.checks.log.loss_climbs_above_guessing import HIGH_RATE
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve, Floats
+from truetune.logs.stats import thin
+
+MIN_POINTS, MOST_POINTS = 40, 4_000
+NOISY = 0.4
+"""Of the level: batches of a few unlike rows reach 0.3"""
+FALLEN = 0.9
+SURE = 2.0
+"""Standard errors of the difference of two levels"""
+OF_NORMAL = 1.15 * 2**0.5
+"""That quartile of the differences of normal values, in their standard deviations"""
+
+
+class LossIsChaotic(LogRule):
+    code = "TT797"
+    severity = "warning"
+    kinds = ("language",)
+    needs = ("loss",)
+    least = MIN_POINTS
+    moot_where = ("loss-climbs-above-guessing", "loss-diverges", "loss-oscillates")
+
+    def figure(self) -> str:
+        loss = self._loss()
+        return f"the loss changes by {_noise_of_level(loss.value):.0%} of its level from record to record"
+
+    def unmet(self) -> Unmet | None:
+        if unmet := super().unmet():
+            return unmet
+        if not self._jumps():
+            return None
+        if not self._highest_rate():
+            return Unmet("the loss jumps about, and the learning rate is not logged", "log it")
+        return Unmet(
+            f"the loss jumps about under a learning rate of {self._highest_rate():.3g}, and batches of a few tokens "
+            "explain it as well",
+            "log the mean of 10 steps, or an evaluation loss",
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        rate = self._highest_rate()
+        if self.subject.kind not in self.kinds or rate < HIGH_RATE or not self._jumps():
+            return
+        loss = self._loss()
+        first, last = _thirds(loss.value)
+        yield self.finding(
+            f"the loss jumps by {_noise_of_level(loss.value):.0%} of its level from record to record and does not come "
+            f"down: its median is {first:.4g} in the first third and {last:.4g} in the last",
+            "lower the learning rate by ten, or average more rows in a step, and compare the curves",
+            evidence=(f"the learning rate was up to {rate:.3g}",),
+            figure=figure("loss", {"loss": loss}),
+        )
+
+    def _loss(self) -> Curve:
+        return thin(self.subject.curve("loss").finite(), MOST_POINTS)
+
+    def _jumps(self) -> bool:
+        """Is it as noisy in both halves, and no lower at the end?"""
+        values = self._loss().value
+        if values.size < MIN_POINTS:
+            return False
+        first, last = _thirds(values)
+        # Medians of two thirds differ by chance: by 1.25 standard errors of a mean each.
+        chance = SURE * 1.25 * _spread(values) * (2 * 3 / values.size) ** 0.5
+        has_fallen = first - last > max((1 - FALLEN) * first, chance)
+        return min(map(_noise_of_level, np.array_split(values, 2))) > NOISY and not has_fallen
+
+    def _highest_rate(self) -> float:
+        """0 where it was not logged."""
+        rates = self.subject.curve("learning_rate").finite()
+        return float(rates.value.max()) if rates else 0.0
+
+
+def _thirds(values: Floats) -> tuple[float, float]:
+    """The level of the first and of the last third."""
+    third = values.size // 3
+    return float(np.median(values[:third])), float(np.median(values[-third:]))
+
+
+def _noise_of_level(values: Floats) -> float:
+    level = float(np.median(values))
+    return _spread(values) / level if level > 0 else 0.0
+
+
+def _spread(values: Floats) -> float:
+    """The noise of neighbours by the third quartile of their differences: of two levels that take turns at random, half
+    of the differences are small."""
+    return float(np.quantile(np.abs(np.diff(values)), 0.75)) / OF_NORMAL

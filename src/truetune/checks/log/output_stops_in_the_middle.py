@@ -1,0 +1,71 @@
+"""The console output stops in the middle of the training.
+
+## What it does
+Looks at the bar of the training: it is not full, no exception and no other end is printed, and the trainer did not say
+that it was done.
+
+## Why it is bad
+Either the run is still writing, or it hangs, or what ended it was printed elsewhere: in another rank's file, in the
+scheduler's, in the kernel's log. A note, since the file alone can't tell.
+
+## Example
+```yaml
+output: |
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+    2%|▏         | 10/500 [00:12<10:03,  1.23s/it]
+```
+
+## Use instead
+```yaml
+output: |
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+  100%|██████████| 500/500 [10:12<00:00,  1.23s/it]
+  {'train_runtime': 612.2, 'train_samples_per_second': 4.9, 'train_loss': 2.18, 'epoch': 0.1}
+```
+
+## Fix safety
+Nothing is changed.
+
+## References
+- pytorch/pytorch#118369, hiyouga/LlamaFactory#8261
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import OutputRule
+
+
+class OutputStopsInTheMiddle(OutputRule):
+    code = "TT831"
+    severity = "info"
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        output = self.subject.output
+        return None if output is not None and output.total else Unmet("the output shows no bar of a training")
+
+    def figure(self) -> str:
+        output = self.subject.output
+        return f"{output.done:,} of {output.total:,} steps" if output else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None or output.failure or output.ends or output.is_finished or not self._stops(output.done):
+            return
+        yield self.finding(
+            f"the output stops at step {output.done:,} of {output.total:,}, without an exception",
+            "see whether the process still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid PID` names the line "
+            "of each process; if it is gone, look in the files of other ranks, of the scheduler and in `dmesg`",
+            evidence=(f"last lines: {' / '.join(output.last_lines)[:300]}",) if output.last_lines else (),
+            cases=(Case(f"step {output.done:,} of {output.total:,}", file=output.file, line=output.lines),),
+        )
+
+    def _stops(self, done: int) -> bool:
+        output = self.subject.output
+        total = self.subject.total_steps
+        return output is not None and 0 < output.total == total and done < output.total

@@ -1,0 +1,114 @@
+"""The run ended in an exception.
+
+## What it does
+Puts the tracebacks in the console output together, of every process, and finds the one that ended the run: the root of
+a chain, not what was raised because another process had failed (`ChildFailedError`, an NCCL timeout, a broken pipe).
+About ninety exceptions are known with their cause; `truetune explain NAME` shows each. Of one that is not known it
+names the type, the last frame in the user's own code, and its line. A traceback behind which the run continued is none.
+A run that its user stopped (Ctrl-C) is a note, with the place where it was.
+
+## Why it is bad
+Nothing behind this step was trained, and the newest checkpoint may be cut off. The last lines of the output are often
+those of the launcher, which only reports that a process failed.
+
+## Example
+```yaml
+output: |
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+  Traceback (most recent call last):
+    File "train.py", line 40, in <module>
+      trainer.train()
+    File "/opt/venv/lib/python3.11/site-packages/transformers/trainer.py", line 2206, in train
+      return inner_training_loop(
+  IndexError: index out of range in self
+```
+
+## Use instead
+```yaml
+output: |
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+  {'loss': 2.05, 'grad_norm': 1.1, 'learning_rate': 1e-05, 'epoch': 0.2}
+  {'train_runtime': 61.2, 'train_samples_per_second': 4.9, 'train_loss': 2.18, 'epoch': 0.2}
+```
+
+## Fix safety
+What is advised is a command that only reads, or an edit whose effect the next run shows.
+
+## References
+- docs.python.org/3/library/traceback.html, pytorch.org/docs/stable/elastic/errors.html; of each message its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.log.printing import described
+from truetune.checks.rule import OutputRule
+from truetune.logs.console.memory_error import read_memory_error
+from truetune.logs.console.output import Failure, is_by_hand
+from truetune.logs.console.phase import phase_of
+
+MAX_TEXT = 200
+"""Characters of an exception's text in a finding's message"""
+
+
+class RunEndedInAnException(OutputRule):
+    code = "TT828"
+    severity = "error"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        return f"no exception ends the {output.lines:,} lines of {output.file}" if output else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None or output.failure is None:
+            return
+        failure, known = output.failure, output.failure.message
+        text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
+        step = self.subject.last_step or output.done
+        after = f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "") if step else ""
+        meaning = f": {known.title}" if known else ""
+        by_hand = is_by_hand(failure.raised)
+        yield self.finding(
+            f"the run was stopped by hand{after}"
+            if by_hand
+            else f"the run ended in an exception{after}{meaning} ({text})",
+            self._remedy(failure),
+            severity=known.severity if known else "error",
+            evidence=self._evidence(failure),
+            cases=(Case(text, file=output.file, line=failure.raised.line),),
+        )
+
+    def _remedy(self, failure: Failure) -> str:
+        known = failure.message
+        if known is not None:
+            return known.advice.replace("{gpu}", read_memory_error(failure.raised.text).gpu)
+        frame = failure.raised.users_frame
+        if failure.raised.type == "error" or frame is None:
+            return (
+                "start it again so that the traceback is printed (`python -X faulthandler SCRIPT`), and diagnose that"
+            )
+        return (
+            f"look at {frame}; `truetune lint {frame.file}` checks a script for known faults, "
+            "`truetune check DATA -t TOKENIZER` the rows"
+        )
+
+    def _evidence(self, failure: Failure) -> Iterator[str]:
+        raised, known = failure.raised, failure.message
+        frame = raised.users_frame
+        if frame is not None:
+            phase = phase_of(raised.frames)
+            yield f"raised from {frame}" + (f", {phase}" if phase else "")
+            if raised.frames[-1] != frame:
+                yield f"in {raised.frames[-1]}"
+        if known is not None and known.name == "cuda-out-of-memory":
+            yield from read_memory_error(raised.text).evidence()
+        if known is not None:
+            yield from described(known)
+        others = [other.text.partition("\n")[0][:MAX_TEXT] for other in failure.chain.raised if other is not raised]
+        if others:
+            yield f"in one chain with: {'; '.join(dict.fromkeys(others))}"
+        if failure.processes > 1:
+            yield f"{failure.processes} processes ended in exceptions; this is the first that no other explains"

@@ -1,0 +1,74 @@
+"""The run was ended from outside, or below Python.
+
+## What it does
+Looks among the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA runtime
+print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
+segmentation fault, a failed assertion of a GPU kernel. Lines behind which the run continued are none.
+
+## Why it is bad
+There is no traceback, so that nothing says what was wrong; and a checkpoint that was being written is cut off.
+
+## Example
+```yaml
+output: |
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+  slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch. Some of the step tasks have been OOM Killed.
+```
+
+## Use instead
+```yaml
+output: |
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+  {'train_runtime': 61.2, 'train_samples_per_second': 4.9, 'train_loss': 2.18, 'epoch': 0.1}
+```
+
+## Fix safety
+What is advised only reads, or asks for other resources.
+
+## References
+- docs.nesi.org.nz/General/FAQs/What_does_oom_kill_mean, pytorch/pytorch#118369; of each message its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.printing import described
+from truetune.checks.rule import OutputRule
+
+
+class RunWasKilled(OutputRule):
+    code = "TT829"
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        output = self.subject.output
+        if output is not None and output.failure is not None:
+            return Unmet("the run ended in an exception")
+        return super().unmet()
+
+    def figure(self) -> str:
+        output = self.subject.output
+        return f"lines that say it was ended: {len(output.ends)} of {output.lines:,}" if output else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None or output.failure is not None:
+            return
+        causes = [end for end in output.ends if not end.message.is_consequence] or list(output.ends)
+        if not causes:
+            return
+        first = min(causes, key=lambda end: end.line)
+        others = [f"{end.text} (line {end.line:,})" for end in output.ends if end is not first]
+        step = self.subject.last_step or output.done
+        after = f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "") if step else ""
+        yield self.finding(
+            f"the run was ended{after}: {first.message.title}",
+            first.message.advice.replace("{gpu}", "SIZE"),
+            severity=first.message.severity,
+            evidence=(*described(first.message), *others[:5]),
+            cases=(Case(first.text, file=output.file, line=first.line),),
+            count=first.count,
+        )

@@ -1,0 +1,74 @@
+"""Answers are what a program prints for nothing: nan, None, null, N/A.
+
+## What it does
+Looks for answers that are such a word and nothing else. A word that prompts name as a possible answer ("say N/A if
+...") is meant; so is one that most answers are, which `answers-nearly-all-alike` judges.
+
+## Why it is bad
+An empty cell of a table became text on its way (pandas writes `nan`, `str(None)` writes `None`), and the model learns
+to answer so.
+
+## Example
+```yaml
+data:
+  - {instruction: "When does it open?", output: nan}
+  - {instruction: "Is it open?", output: It is open.}
+```
+
+## Use instead
+```yaml
+data:
+  - {instruction: "When does it open?", output: At nine.}
+  - {instruction: "Is it open?", output: It is open.}
+```
+
+## Fix safety
+Dropping these rows is safe.
+
+## References
+- unslothai/unsloth#10813, modelscope/ms-swift#306
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.answer_texts import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.findings import Finding
+from truetune.data.conversation import Conversation
+
+NULL_WORDS = frozenset(
+    ("nan", "none", "null", "nil", "n/a", "#n/a", "<na>", "<nan>", "undefined", "nat", "nonetype", "#value!", "#ref!")
+    + ("[]", "{}", "[object object]", '""', "''")
+)
+CERTAIN = frozenset(("nan", "<na>", "<nan>", "undefined", "nat", "#n/a", "[object object]", "#value!", "#ref!"))
+"""No answer to a question in words; `None` and `null` may be one to a question on code or a list"""
+
+
+class AnswerIsANullWord(AnswerTextRule):
+    code = "TT319"
+    severity = "warning"
+    looks_for = "an answer that is a word for nothing"
+
+    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+        bare = answer.text.strip()
+        word = bare.lower().rstrip(".")
+        if len(bare) > 20 or word not in NULL_WORDS:
+            return None
+        if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt_of(row), re.IGNORECASE):
+            return None
+        return bare, f"the answer is {bare!r}"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.found:
+            words = ", ".join(f"{word} ({count:,})" for word, count in self.kinds.most_common(5))
+            is_certain = any(word.lower().rstrip(".") in CERTAIN for word in self.kinds)
+            yield self.finding(
+                f"{self.share} have an answer that is a word for nothing: {words}",
+                "drop these rows, or read the table so that empty cells stay empty",
+                severity="warning" if is_certain else "info",
+                cases=self.cases,
+                count=self.found,
+                total=self.rows,
+            )

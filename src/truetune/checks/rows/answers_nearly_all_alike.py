@@ -1,0 +1,146 @@
+"""Nearly all rows have one answer, or one of a handful.
+
+## What it does
+
+Counts the distinct answers. It fires where one text is the answer of nearly all rows (95 %), where a handful of longer
+texts are, and where most rows have one text (50 %; 80 % where it is short); their entropy says how many bits a row the
+answers hold. Where another column of the same rows holds far more and reaches no label, the finding names it. Answers
+that are a few short labels with several rows each are a classification set: a note with their shares, and a warning
+where the prompts neither name these labels nor tell them by their words, and another column holds sentences.
+
+## Why it is bad
+
+The loss falls to nearly nothing within a few steps, and the model has learned to say one sentence to everything. Most
+often the wrong column was trained: a state, a status or a category in place of the text.
+
+## Example
+
+```yaml
+data: {rows: 60, instruction: "Problem {i}", output: CONCLUDE, training_text: "{words}"}
+```
+
+## Use instead
+
+```yaml
+data: {rows: 60, instruction: "Problem {i}", output: "{words}", state: CONCLUDE}
+```
+
+## Fix safety
+
+There is no automatic fix: only you know which column is the answer. `--map output=COLUMN` names it.
+
+## References
+
+- hiyouga/LLaMA-Factory#7592, huggingface/open-r1#585
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.places import in_row
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.sampled_answers import SampledAnswers, last_answer
+from truetune.encoding.batch import Batch
+
+FEWEST = 20
+"""Rows from which it says something"""
+KEPT = 200
+"""Characters of an answer by which it is counted"""
+KEPT_PLACES = 1_000
+"""Answers whose first row is kept"""
+SHOWN = 60
+"""Characters of an answer that a message shows"""
+
+
+class AnswersNearlyAllAlike(DataRule):
+    code = "TT315"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.answers = AnswerCounter()
+        self.sampled = SampledAnswers()
+        self.first: dict[str, Case] = {}
+        """The first row of each answer"""
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            answer = last_answer(row)
+            if answer is None or not answer.strip():
+                continue
+            bare = answer.strip()
+            key = bare[:KEPT]
+            self.answers.add(key)
+            if key not in self.first and len(self.first) < KEPT_PLACES:
+                self.first[key] = in_row(batch, row, f"the answer is {bare[:SHOWN]!r}")
+            self.sampled.add(row, bare)
+
+    def unmet(self) -> Unmet | None:
+        if self.answers.total >= FEWEST:
+            return None
+        rows = f"{self.answers.total:,} rows with an answer"
+        return Unmet(f"{rows} are too few to tell a label from a wrong column", f"give at least {FEWEST}")
+
+    def figure(self) -> Measurement:
+        spread = self.answers.spread()
+        more = f"; the answers hold {spread.entropy:.1f} bits a row"
+        return counted(
+            "rows with the commonest answer", spread.common[0][1] if spread.common else 0, spread.total, more
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        spread = self.answers.spread()
+        if spread.total < FEWEST or spread.kind == "varied":
+            return
+        column, bits = self.sampled.telling_column()
+        are_classes = not column or self.sampled.are_classes([answer for answer, _ in spread.common])
+        if spread.kind == "labels" and are_classes:
+            yield self._labels(spread)
+            return
+        meant = spread.common if spread.kind in ("handful", "labels") else spread.common[:1]
+        evidence = [f"the answers hold {spread.entropy:.2f} bits a row"]
+        if column:
+            evidence.append(
+                f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none of it is learned"
+            )
+        yield self.finding(
+            _heading(spread) + (f", and the column {column!r}, which holds more, is not learned" if column else ""),
+            "train the column that holds the answers (--map output=COLUMN)",
+            severity="error" if spread.kind == "alike" else "warning",
+            evidence=evidence,
+            cases=[self.first[answer] for answer, _ in meant if answer in self.first][:MAX_CASES],
+            count=sum(rows for _, rows in meant),
+            total=spread.total,
+        )
+
+    def _labels(self, spread: AnswerSpread) -> Finding:
+        """A note: such rows are meant, where the answers are classes."""
+        return self.finding(
+            f"the answers are {len(spread.common)} labels: {_shares(spread)}",
+            "nothing to do where they are the classes that you want; else name another column (--map output=COLUMN)",
+            severity="info",
+            evidence=[
+                f"{spread.entropy:.2f} bits a row, of {spread.balanced_entropy:.2f} if each label had as many rows"
+            ],
+            count=spread.total,
+            total=spread.total,
+        )
+
+
+def _heading(spread: AnswerSpread) -> str:
+    if spread.kind in ("alike", "repeated"):
+        rows = spread.common[0][1]
+        return f"{rows:,} of {spread.total:,} rows have the same answer: {spread.common[0][0][:SHOWN]!r}"
+    rows = sum(rows for _, rows in spread.common)
+    return f"{rows:,} of {spread.total:,} rows have one of {len(spread.common)} answers: {_shares(spread)}"
+
+
+def _shares(spread: AnswerSpread) -> str:
+    shown = [f"{answer[:SHOWN]!r} {rows / spread.total:.0%}" for answer, rows in spread.common[:3]]
+    more = len(spread.common) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

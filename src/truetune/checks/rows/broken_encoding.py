@@ -1,0 +1,96 @@
+"""Texts were decoded with the wrong encoding.
+
+## What it does
+Looks in answers for U+FFFD (a byte that was no character), for UTF-8 that was read as Latin-1 or Windows-1252 (`cafÃ©`,
+`donâ€™t`), which it proves by turning it back, and for control characters that no text holds.
+
+## Why it is bad
+The model learns to write the broken characters, and rare tokens besides.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: "Itâ€™s open, the cafÃ© too."}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: "It’s open, the café too."}]}
+```
+
+## Fix safety
+Turning UTF-8 back is safe where it decodes (`text.encode("cp1252").decode("utf-8")`); U+FFFD is lost and has to be read
+from the source again.
+
+## References
+- CrowdTruth/Medical-Relation-Extraction#1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.answer_texts import AnswerText, AnswerTextRule
+from truetune.checks.findings import Finding
+from truetune.data.conversation import Conversation
+
+MOJIBAKE = re.compile("[\u00c2\u00c3\u00e2\u00e3-\u00ef\u00d0\u00d1\u00d8\u00d9][^\\x00-\\x7f]{1,3}")
+"""A first byte of UTF-8 with what follows it, each read as a character of its own"""
+CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
+REPLACED = "\ufffd"
+AROUND = 20
+MOST = 20
+"""Share of the rows, as 1 in so many, from which it is a warning"""
+
+
+class BrokenEncoding(AnswerTextRule):
+    code = "TT320"
+    severity = "warning"
+    looks_for = "an answer in a broken encoding"
+
+    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+        text = answer.text
+        if text.isascii() and text.isprintable():
+            return None
+        for kind, at in (
+            ("UTF-8 read as another encoding", _mojibake(text)),
+            ("U+FFFD", text.find(REPLACED)),
+            ("control characters", _first(CONTROLS, text)),
+        ):
+            if at >= 0:
+                return kind, f"{kind}: {text[max(0, at - AROUND) : at + AROUND]!r}"
+        return None
+
+    def findings(self) -> Iterator[Finding]:
+        if self.found:
+            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
+            yield self.finding(
+                f"{self.share} have an answer in a broken encoding: {kinds}",
+                "read the source again with its own encoding, or turn the text back; drop what can't be read",
+                severity="warning" if self.found * MOST >= self.rows else "info",
+                cases=self.cases,
+                count=self.found,
+                total=self.rows,
+            )
+
+
+def _first(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.search(text)
+    return -1 if found is None else found.start()
+
+
+def _mojibake(text: str) -> int:
+    """Where UTF-8 stands that was read as Latin-1 or Windows-1252; -1 where none does."""
+    for found in MOJIBAKE.finditer(text):
+        stretch = found[0]
+        for length in range(len(stretch), 1, -1):
+            for encoding in ("cp1252", "latin-1"):
+                try:
+                    turned = stretch[:length].encode(encoding).decode("utf-8")
+                except UnicodeError:
+                    continue
+                if len(turned) == 1 and turned.isprintable():
+                    return found.start()
+    return -1

@@ -1,0 +1,149 @@
+"""A field of the rows reaches no token, because the template does not write it.
+
+## What it does
+Looks for fields of chats (`tool_calls`, `tools`, tool results, contents of a role, `documents`, images, names) of which
+no character stands in any training text of their row. Where each character of a text comes from is known from the
+rendering itself, whatever the template. A field whose words stand in the content as well is not lost. Reasoning is
+judged by `thinking-stripped-from-history`, unless nothing else is left of its turn. An error where a trained turn loses
+its calls or is left empty; a warning where the model is shown less than the row holds; a note for names, and for other
+keys of messages that hold sentences.
+
+## Why it is bad
+Nothing fails. A turn that only calls a tool is trained as an empty answer; an answer that was made from a tool's result
+is trained without it, and the model learns to make it up.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role + ': ' + m.content }}<|im_end|>{% endfor %}
+    {%- if add_generation_prompt %}<|im_start|>assistant: {% endif %}
+data:
+  - messages:
+      - {role: user, content: "Is it open?"}
+      - role: assistant
+        content: ""
+        tool_calls: [{type: function, function: {name: hours, arguments: {day: Monday}}}]
+```
+
+## Use instead
+```yaml
+data:
+  - messages:
+      - {role: user, content: "Is it open?"}
+      - role: assistant
+        content: ""
+        tool_calls: [{type: function, function: {name: hours, arguments: {day: Monday}}}]
+```
+
+## Fix safety
+Another template changes the prompts: serve with the same. Calls in the content need a parser that reads their form.
+
+## References
+- huggingface/trl#5517, axolotl-ai-cloud/axolotl#3824
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import groupby
+
+from truetune.checks.batch.column_texts import is_prose
+from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS
+from truetune.checks.places import in_message
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+from truetune.render.lost_fields import FieldTracker, LostField
+from truetune.spec.run import Severity
+
+TOLD = {
+    "empties": "nothing of the turn is left, and it is trained as an empty answer",
+    "changes": "its turn is trained without it",
+    "loses": "it stands in no training text",
+}
+WRITE_THEM = "choose a template that writes them (--template FILE), or write them into the contents as text"
+UNSEEN = "nothing to do where the model need not see them; else write them into the contents"
+
+
+class FieldReachesNoToken(DataRule):
+    code = "TT316"
+    severity = "error"
+    moot_where = ("role-alias-dropped",)
+    by_trainer = (ByFact("template", {"own": MOOT}),)
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.tracker = FieldTracker(setup.probes.renderer())
+        self.chats = 0
+        self.rows: dict[tuple[Severity, str], set[int]] = defaultdict(set)
+        self.cases: dict[tuple[Severity, str], list[Case]] = defaultdict(list)
+        self.effects: Counter[tuple[str, str]] = Counter()  # turns by field and effect
+        self.all_lost: dict[str, set[int]] = defaultdict(set)
+
+    def batch(self, batch: Batch) -> None:
+        self.chats += batch.chats
+        for side in filter(None, (batch, batch.other)):
+            for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
+                own = list(examples)
+                self._take(side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own]))
+
+    def _take(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
+        for field in lost:
+            severity = _severity(row, field)
+            if field.is_known:
+                self.all_lost[field.field].add(row.origin.row)
+            if severity is None:
+                continue
+            self.effects[field.field, field.effect] += 1
+            key = severity, field.field
+            if row.origin.row not in self.rows[key] and len(self.cases[key]) < MAX_CASES:
+                text, at = f"{field.field}: {TOLD[field.effect]}", field.message
+                self.cases[key].append(Case(text, row.origin) if at is None else in_message(side, row, at, text))
+            self.rows[key].add(row.origin.row)
+
+    def unmet(self) -> Unmet | None:
+        return None if self.chats else NO_CHATS
+
+    def figure(self) -> Measurement:
+        return counted("chats with a field that reaches no token", 0, self.chats)
+
+    def report_data(self) -> dict[str, dict[str, int]]:
+        lost = Counter({field: len(rows) for field, rows in self.all_lost.items()})
+        return {"lost_fields": dict(lost.most_common())} if lost else {}
+
+    def findings(self) -> Iterator[Finding]:
+        for (severity, field), rows in sorted(self.rows.items(), key=lambda one: -len(one[1])):
+            count = f"{len(rows):,} row" + "s" * (len(rows) != 1)
+            yield self.finding(
+                f"{field} of {count} reach no token: this template does not write them",
+                UNSEEN if severity == "info" else WRITE_THEM,
+                severity=severity,
+                evidence=self._evidence(field) if severity == "error" else (),
+                cases=self.cases[severity, field],
+                count=len(rows),
+                total=self.chats,
+            )
+
+    def _evidence(self, field: str) -> Iterator[str]:
+        if empty := self.effects[field, "empties"]:
+            yield f"trained turns that are empty without them: {empty:,}; the model learns to answer nothing"
+        if changed := self.effects[field, "changes"]:
+            yield f"trained turns that have other content: {changed:,}; it ends them without the call"
+
+
+def _severity(row: Conversation, lost: LostField) -> Severity | None:
+    """How bad it is; None where it is not told: another rule judges it, or it is no text that a model should see."""
+    if lost.effect != "loses":
+        return "error"
+    if lost.is_reasoning:
+        return None
+    if lost.is_known:
+        return "info" if lost.field == "names" else "warning"
+    value = None if lost.message is None else row.messages[lost.message].get(lost.field)
+    return "info" if isinstance(value, str) and is_prose(value) else None

@@ -1,0 +1,109 @@
+"""Answers hold placeholders that nobody has replaced.
+
+## What it does
+Looks for `{{name}}`, `{name}`, `${name}`, `<NAME>`, `[INSERT NAME]`, `[Your name]` and `%s` in what is learned. Passed
+over are code (fenced or inline, and rows whose prompt is about code or templates), formulas, JSON, markup with closing
+tags, and answers to a prompt that holds a placeholder of that form itself. `[Your name]` alone is a note: letters are
+written with it on purpose.
+
+## Why it is bad
+The model learns to say `I am {{name}}, made by {{author}}`.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: "Who are you?"}, {role: assistant, content: "I am {{name}}, by {{author}}."}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: "Who are you?"}, {role: assistant, content: "I am Ada, made by Example Labs."}]}
+```
+
+## Fix safety
+Replacing them needs the values; only you know these.
+
+## References
+- hiyouga/LlamaFactory#2651
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.answer_texts import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.findings import Finding
+from truetune.data.conversation import Conversation
+
+FORMS = {
+    "{{name}}": re.compile(r"(?<![{$\\])\{\{\s*[A-Za-z_][\w .-]{0,40}\}\}(?!\})"),
+    "${name}": re.compile(r"\$\{[A-Za-z_]\w{0,40}\}"),
+    "{name}": re.compile(r"(?<![{$\\\w^_}])\{[A-Za-z_]\w{1,40}\}(?![}{])"),
+    "<NAME>": re.compile(r"<(?:[A-Z][A-Z_]{3,40}|(?:INSERT|YOUR|ENTER)[ _][\w ]{2,40})>"),
+    "[INSERT ...]": re.compile(r"\[(?:INSERT|ENTER|ADD|FILL IN|PLACEHOLDER|TODO)\b[^\]\n]{0,60}\](?!\()"),
+    "%s": re.compile(r"(?<![%\w])%(?:s|d|\(\w+\)s)(?![\w%])"),
+    "[Your name]": re.compile(
+        r"\[(?:your|the|recipient'?s?|company|customer)[ -]?(?:full |first |last |own )?"
+        r"(?:name|company|address|email|phone|title|position|date)[^\]\n]{0,20}\](?!\()",
+        re.IGNORECASE,
+    ),
+}
+MEANT = "[Your name]"
+CODE = re.compile(
+    r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`|<(pre|code|script|style)\b.*?</\1>|"
+    r"\$\$.*?\$\$|\$[^$\n]+\$|\\\[.*?\\\]|\\\(.*?\\\)|"
+    r"\\begin\{(\w+\*?)\}.*?\\end\{\2\}|\\\w+(?:\[[^\]]*\])?(?:\{[^{}]*\})+",
+    re.DOTALL,
+)
+"""Code and formulas inside an answer"""
+LOOKS_LIKE_CODE = re.compile(
+    r"^\s*(?:def |class |import |from \w+ import |function\b|const |let |var |public |private |#include|SELECT |<\?|<!|"
+    r"<\w+[^>]*>\s*$|return\b|if \(|for \(|while \(|[\w.]+\(.*\);?\s*$|[{}\]];?,?\s*$|.*[;{]\s*$|\w+ = )",
+    re.MULTILINE,
+)
+ABOUT_CODE = re.compile(
+    r"\b(?:templates?|placeholders?|code|codes|function|script|program\w*|python|java\w*|c\+\+|c#|sql|html|css|php|ruby|"
+    r"rust|golang|bash|shell|regex|jinja|handlebars|mustache|latex|json|yaml|xml|f-string|printf|variables?|"
+    r"format string|class|method|query|api|react|vue|angular|django|flask|swift|kotlin|algorithm|syntax|prompt|"
+    r"letters?|e-?mails?|form)\b|代码|模板|函数|编程|占位|脚本|变量",
+    re.IGNORECASE,
+)
+MOST = 20
+"""Share of rows, as 1 in so many, from which it is a warning"""
+
+
+class PlaceholderInAnswer(AnswerTextRule):
+    code = "TT317"
+    severity = "warning"
+    looks_for = "an unreplaced placeholder in an answer"
+
+    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+        if not any(sign in answer.text for sign in "{<[%"):
+            return None
+        prose = CODE.sub(" ", answer.text)
+        found = next(((form, hit[0]) for form, pattern in FORMS.items() if (hit := pattern.search(prose))), None)
+        if found is None:
+            return None
+        form, text = found
+        prompt = prompt_of(row)
+        if FORMS[form].search(prompt) or ABOUT_CODE.search(prompt) or LOOKS_LIKE_CODE.search(prose):
+            return None
+        if form == "<NAME>" and f"</{text[1:]}" in answer.text:
+            return None
+        return form, f"{text!r} stands in the answer"
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.found:
+            return
+        kinds = ", ".join(f"{form} ({count:,})" for form, count in self.kinds.most_common())
+        is_meant = set(self.kinds) == {MEANT} or self.found * MOST < self.rows
+        yield self.finding(
+            f"{self.share} have an answer with a placeholder that nobody has replaced: {kinds}",
+            "replace them with their values, or drop these rows",
+            severity="info" if is_meant else "warning",
+            cases=self.cases,
+            count=self.found,
+            total=self.rows,
+        )

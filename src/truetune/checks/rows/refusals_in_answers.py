@@ -1,0 +1,94 @@
+"""Answers refuse, or speak of being an AI model.
+
+## What it does
+Counts the answers that begin with a refusal ("I'm sorry, but I can't ...", "As an AI language model, ...") in eight
+languages. A note with their share, from one in 200 on: whether they are meant, only you know.
+
+## Why it is bad
+Rows that another model wrote hold its refusals and its name for itself; a few per cent are enough for a tuned model
+that refuses harmless requests.
+
+## Example
+```yaml
+data:
+  - {instruction: "Say hello.", output: "As an AI language model, I cannot say hello."}
+```
+
+## Use instead
+```yaml
+data:
+  - {instruction: "Say hello.", output: "Hello."}
+```
+
+## Fix safety
+Dropping refusals of harmless requests is safe; those of harmful ones may be what you want.
+
+## References
+- nlpxucan/WizardLM#4
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.answer_texts import AnswerText, AnswerTextRule
+from truetune.checks.findings import Finding
+from truetune.data.conversation import Conversation
+
+BEGINNING = 300
+"""Characters in which a refusal stands; further back it is a remark"""
+SORRY = r"(?:i['’]?m|i am) (?:very |so |really )?sorry|i apologi[sz]e|sorry|unfortunately|my apologies"
+CANNOT = r"can['’]?t|cannot|can not|unable to|not able to|won['’]?t"
+HELP = "help|assist|provide|fulfil|comply|do that|create|generate|answer|support|engage"
+SORRY_ELSEWHERE = "lo siento|je suis désolée?|désolée?|es tut mir leid|tut mir leid|mi dispiace|desculpe|sinto muito"
+CANNOT_ELSEWHERE = (
+    r"no puedo|ne peux pas|ne puis|kann (?:ich )?(?:\w+ ){0,4}nicht|ich (?:\w+ ){0,4}nicht|non posso|não posso"
+)
+AS_AN_AI = r"as an? (?:ai|artificial intelligence)(?:[ -](?:language )?(?:model|assistant|chatbot|system|bot)\b|,| i\b)"
+I_AM_AN_AI = (
+    r"i(?:['’]m| am) (?:just |only )?an? (?:ai|artificial intelligence)"
+    r"(?: language)?(?: model| assistant)?,? (?:and|so)\b"
+)
+AN_AI_ELSEWHERE = (
+    "作为一个?(?:AI|人工智能)|als ki-(?:sprach)?modell|en tant qu['’](?:ia|intelligence)|"
+    "como (?:un modelo de lenguaje|una? (?:ia|inteligencia artificial))"
+)
+REFUSALS = {
+    "refuses": re.compile(
+        rf"^\W*(?:{SORRY})\b[^.\n]{{0,80}}?\b(?:{CANNOT})"
+        rf"|^\W*i(?:['’]m| am)? (?:{CANNOT}) (?:{HELP})"
+        rf"|^\W*(?:{SORRY_ELSEWHERE})\b[^.\n]{{0,80}}?\b(?:{CANNOT_ELSEWHERE})\b"
+        r"|^\W*(?:很?抱歉|对不起|申し訳)[^。\n]{0,40}(?:无法|不能|できません)",
+        re.IGNORECASE,
+    ),
+    "speaks as an AI": re.compile(
+        rf"\b(?:{AS_AN_AI}|as a large language model\b|{I_AM_AN_AI})|{AN_AI_ELSEWHERE}", re.IGNORECASE
+    ),
+}
+TOLD_FROM = 200
+"""Share of the rows, as 1 in so many, from which it is told"""
+
+
+class RefusalsInAnswers(AnswerTextRule):
+    code = "TT321"
+    severity = "info"
+    looks_for = "an answer that refuses"
+
+    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+        beginning = answer.text[:BEGINNING]
+        for kind, pattern in REFUSALS.items():
+            if found := pattern.search(beginning):
+                return kind, f"the answer {kind}: {found[0][:80]!r}"
+        return None
+
+    def findings(self) -> Iterator[Finding]:
+        if self.found * TOLD_FROM >= self.rows and self.found:
+            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
+            yield self.finding(
+                f"{self.share} ({self.found / self.rows:.1%}) have an answer that refuses or speaks as an AI: {kinds}",
+                "drop those that answer harmless requests, unless they are meant",
+                cases=self.cases,
+                count=self.found,
+                total=self.rows,
+            )

@@ -1,0 +1,94 @@
+"""The settings give the roles the other way round: the users' turns are learned as the assistant's.
+
+## What it does
+Where settings say which of the rows' roles is the user and which the assistant (Axolotl's `roles`, `--map
+role.assistant=agent`), counts the chats that begin with what is mapped to the assistant and end with what is mapped to
+the user. It fires where nearly all chats of two turns or more do.
+
+## Why it is bad
+The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
+
+## Example
+```yaml
+spec: {map: {role.user: agent, role.assistant: customer}}
+data:
+  - {messages: [{role: customer, content: "Is it open?"}, {role: agent, content: It is open.}]}
+  - {messages: [{role: customer, content: "Until when?"}, {role: agent, content: Until four.}]}
+```
+
+## Use instead
+```yaml
+spec: {map: {role.user: customer, role.assistant: agent}}
+data:
+  - {messages: [{role: customer, content: "Is it open?"}, {role: agent, content: It is open.}]}
+  - {messages: [{role: customer, content: "Until when?"}, {role: agent, content: Until four.}]}
+```
+
+## Fix safety
+Exchanging the names in the settings is safe, unless a model that plays the user is wanted: ignore the rule then.
+
+## References
+- https://docs.axolotl.ai/docs/dataset-formats/conversation.html (`roles`, `message_property_mappings`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS
+from truetune.checks.places import in_message
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.message_names import roles_named
+from truetune.encoding.batch import Batch
+
+MIN_SHARE = 0.9
+"""Chats in which the assistant greets first and the user has the last word are some of any log, never nearly all"""
+
+
+class RolesExchanged(DataRule):
+    code = "TT097"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.roles = roles_named(setup.spec.map)
+        self.chats = self.exchanged = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            spoken = [str(message.get("role")) for message in row.messages if message.get("role") != "system"]
+            if not row.is_chat or len(spoken) < 2:
+                continue
+            self.chats += 1
+            if spoken[0] == "assistant" and spoken[-1] == "user":
+                self.exchanged += 1
+                if len(self.cases) < MAX_CASES:
+                    first = next(i for i, message in enumerate(row.messages) if message.get("role") == "assistant")
+                    self.cases.append(in_message(batch, row, first, "the chat begins with this turn"))
+
+    def unmet(self) -> Unmet | None:
+        if not self.chats:
+            return NO_CHATS
+        return None if self.roles else Unmet("it is about names of roles in the settings, and none are given")
+
+    def figure(self) -> Measurement:
+        return counted("chats that begin with the assistant and end with the user", self.exchanged, self.chats)
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.roles or not self.chats or self.exchanged < MIN_SHARE * self.chats:
+            return
+        yield self.finding(
+            f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user, by the roles "
+            f"of the settings: they take {self._names('assistant')} as assistant and {self._names('user')} as user",
+            "exchange the two in the settings: the assistant is who answers",
+            cases=self.cases,
+            count=self.exchanged,
+            total=self.chats,
+        )
+
+    def _names(self, role: str) -> str:
+        return ", ".join(theirs for theirs, ours in self.roles.items() if ours == role) or role

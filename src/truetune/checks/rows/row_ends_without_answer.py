@@ -1,0 +1,89 @@
+"""Conversations end in a turn of the user or of a tool.
+
+## What it does
+Counts the chats whose last turn is none of the assistant. A row that is only a prompt by its columns (a preference
+row, prompts for reinforcement learning) does not count.
+
+## Why it is bad
+Nothing of the last turn is learned: its tokens are paid for, and where all rows end so, or most, an answer was cut off
+or lost on the way, with the end of the conversation that the model should learn.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: "Open?"}, {role: assistant, content: It is.}, {role: user, content: "When?"}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}]}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is.}]}
+```
+
+## Fix safety
+Cutting the last turn off changes nothing that is learned. A lost answer has to come from the source of the rows.
+
+## References
+- LAION-AI/Open-Assistant#3217
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_CHATS
+from truetune.checks.places import in_message
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch
+
+QUESTIONS = frozenset(("user", "tool", "function", "ipython"))
+MOST = 10
+"""Share of the rows, as 1 in so many, from which it is a warning: a few conversations end so in most logs of chats"""
+
+
+class RowEndsWithoutAnswer(DataRule):
+    code = "TT318"
+    severity = "warning"
+    moot_where = ("roles-exchanged", "no-supervised-token")
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.chats = 0
+        self.roles: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if not row.is_chat or row.is_preference:
+                continue
+            self.chats += 1
+            role = str(row.messages[-1].get("role"))
+            if role in QUESTIONS:
+                self.roles[role] += 1
+                if len(self.cases) < MAX_CASES:
+                    self.cases.append(in_message(batch, row, len(row.messages) - 1, f"the last turn is a {role} turn"))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.chats else NO_CHATS
+
+    def figure(self) -> Measurement:
+        return counted("chats that end in a turn of the user or of a tool", self.roles.total(), self.chats)
+
+    def findings(self) -> Iterator[Finding]:
+        count = self.roles.total()
+        if count:
+            roles = ", ".join(f"{role} ({rows:,})" for role, rows in self.roles.most_common())
+            yield self.finding(
+                f"{count:,} of {self.chats:,} conversations end without an answer, in a turn of: {roles}",
+                "look whether their last answer is lost; else cut the turn off, of which nothing is learned",
+                severity="warning" if count * MOST >= self.chats else "info",
+                cases=self.cases,
+                count=count,
+                total=self.chats,
+            )

@@ -1,0 +1,78 @@
+"""No column is called text: the only one that holds text is read as it.
+
+## What it does
+Says which column is read as plain text where the rows have no column that truetune knows, and one alone holds text
+besides ids, names, dates and the like.
+
+## Why it is bad
+It is not, where that column is the text. Where it is a question whose answer stands in a list or a number, the model
+would learn to write questions; and a trainer that looks for `text` has to be given the same name.
+
+## Example
+```yaml
+data: {rows: 3, id: "{i}", body: "{words}"}
+```
+
+## Use instead
+```yaml
+data: {rows: 3, id: "{i}", text: "{words}"}
+```
+
+## Fix safety
+`--map text=COLUMN` says it for truetune; `dataset_text_field` for TRL.
+
+## References
+- huggingface/open-r1#454, simplescaling/s1#39
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.needs import NO_PLAIN_ROWS
+from truetune.checks.places import in_row
+from truetune.checks.rule import DataRule, Setup
+from truetune.data.columns import only_text_column
+from truetune.encoding.batch import Batch
+
+
+class TextColumnGuessed(DataRule):
+    code = "TT323"
+    severity = "info"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.plain = 0
+        self.columns: Counter[str] = Counter()
+        self.first: dict[str, Case] = {}
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.text is None or not row.raw:
+                continue
+            self.plain += 1
+            if "text" not in row.raw and "text" not in self.spec.map:
+                column = only_text_column(row.raw) or "a column"
+                self.columns[column] += 1
+                self.first.setdefault(column, in_row(batch, row, f"{column!r} is read as the text"))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.plain else NO_PLAIN_ROWS
+
+    def figure(self) -> Measurement:
+        return counted("rows of plain text whose column is guessed", 0, self.plain)
+
+    def findings(self) -> Iterator[Finding]:
+        for column, count in self.columns.most_common():
+            yield self.finding(
+                f"no column is called text, and {column!r} is read as it in {count:,} rows",
+                "nothing to do where it is the text; else name another column: --map text=COLUMN, or --map "
+                "prompt=COLUMN --map completion=COLUMN",
+                cases=[self.first[column]],
+                count=count,
+                total=self.plain,
+            )

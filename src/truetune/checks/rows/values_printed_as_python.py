@@ -1,0 +1,126 @@
+"""The template prints a list or an object of the row as Python text.
+
+## What it does
+Looks for contents and arguments that are lists or objects, and whether the template writes them into the prompt as
+Python would print them: `[{'type': 'text', 'text': ...}]`. Also for contents that are null, which some templates print
+as `None` where the release of transformers hands null on; newer ones leave it out. Not looked at are definitions of
+tools, which are printed for the served model in the same way, and single values inside of arguments (`True`), which
+some templates write so by design.
+
+## Why it is bad
+The model learns quotes and brackets around its words. Servers hand the same template the text alone, so that what was
+trained never comes again; parsers of tool calls expect JSON and fail on single quotes.
+
+## Example
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+
+    {{ m.content }}<|im_end|>
+
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+
+    {% endif %}
+data:
+  - messages:
+      - {role: user, content: [{type: text, text: "Is it open?"}]}
+      - {role: assistant, content: [{type: text, text: It is open.}]}
+```
+
+## Use instead
+```yaml
+files:
+  chat_template.jinja: >-
+    {% for m in messages %}<|im_start|>{{ m.role }}
+
+    {{ m.content }}<|im_end|>
+
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+
+    {% endif %}
+data:
+  - messages:
+      - {role: user, content: "Is it open?"}
+      - {role: assistant, content: It is open.}
+```
+
+## Fix safety
+Parts of text can be joined, arguments written as JSON text, and null as empty text: `truetune fix` tries each on the
+row. Parts that are images need a template that takes them.
+
+## References
+- abetlen/llama-cpp-python#2324, huggingface/transformers#45422
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.places import at_character, side_of
+from truetune.checks.printed_values import PrintedValues
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.encoding.batch import Batch, Example
+from truetune.errors import shortened
+
+NULL = "null"
+KINDS = {"object": "an object", "list": "a list", NULL: "null, as None"}
+OF_NULL = "null is printed by releases of transformers that hand it to the template; newer ones leave it out"
+
+
+class ValuesPrintedAsPython(DataRule):
+    code = "TT313"
+    severity = "error"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.values = PrintedValues(setup.probes, setup.spec.template_kwargs)
+        self.rows: set[int] = set()
+        self.kinds: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for side in filter(None, (batch, batch.other)):
+            for i, example in enumerate(side.examples):
+                if example.row.is_chat:
+                    self._look_at(side, i, example, is_other=side is batch.other)
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.rows:
+            return
+        kinds = ", ".join(f"{KINDS[kind]} ({count:,})" for kind, count in self.kinds.most_common())
+        only_null = set(self.kinds) == {NULL}
+        yield self.finding(
+            f"{len(self.rows):,} rows hold values that the template prints as Python text: {kinds}",
+            "write contents and arguments as text, or choose a template that takes their parts",
+            severity="warning" if only_null else None,
+            evidence=[OF_NULL] if NULL in self.kinds else [],
+            cases=self.cases,
+            count=len(self.rows),
+        )
+
+    def unmet(self) -> Unmet | None:
+        return (
+            None if self.values.looked_at else Unmet("it is about values of chats that are no text, and there are none")
+        )
+
+    def figure(self) -> Measurement:
+        return counted("values that the template prints as Python text", 0, self.values.looked_at)
+
+    def _look_at(self, batch: Batch, i: int, example: Example, *, is_other: bool) -> None:
+        number = example.row.origin.row
+        if number in self.rows:
+            return
+        found = self.values.first(example)
+        if found is None:
+            return
+        self.rows.add(number)
+        self.kinds[found.kind] += 1
+        if len(self.cases) < MAX_CASES:
+            case = at_character(batch, i, found.start, f"printed as {shortened(found.text)}", found.turn)
+            self.cases.append(replace(case, side=side_of("rejected")) if is_other else case)

@@ -1,0 +1,75 @@
+"""Answers begin or end with white space.
+
+## What it does
+Counts the answers with white space at an end that reaches the training text; a template that strips contents takes it
+away. A note; plain text and completions that begin with one space are left alone, for that is how they join a prompt.
+
+## Why it is bad
+The model learns to begin with a line break or to end with some, by chance of where the rows come from; a token with a
+space before it is another token than the one that serving makes.
+
+## Example
+```yaml
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: " It is open.\\n\\n"}]}
+```
+
+## Use instead
+```yaml
+data:
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: It is open.}]}
+```
+
+## Fix safety
+Stripping answers is safe, but for code whose first line is indented.
+
+## References
+- stanford-crfm/helm#2467
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answer_texts import AnswerText, AnswerTextRule
+from truetune.checks.findings import Finding
+from truetune.data.conversation import Conversation
+
+MOST = 20
+"""Share of the rows, as 1 in so many, from which it is told"""
+
+
+class WhitespaceAroundAnswers(AnswerTextRule):
+    code = "TT322"
+    severity = "info"
+    looks_for = "white space around an answer"
+
+    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+        text = answer.text
+        if answer.message is None or text == text.strip() or not text.strip() or self._is_stripped():
+            return None
+        before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+        kind = "before and behind" if before and after else "before" if before else "behind"
+        return kind, f"the answer has {before + after!r} {kind} it"
+
+    def _is_stripped(self) -> bool:
+        """Does the template take white space around contents away? Known from a probe."""
+        if self._strips is None:
+            probe = self.probes.text(
+                [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": " \n there \n "}]
+            )
+            self._strips = probe is not None and " \n there \n " not in probe
+        return self._strips
+
+    _strips: bool | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        if self.found and self.found * MOST >= self.rows:
+            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
+            yield self.finding(
+                f"{self.share} have an answer with white space around it: {kinds}",
+                "strip the answers, unless the space is meant",
+                cases=self.cases,
+                count=self.found,
+                total=self.rows,
+            )

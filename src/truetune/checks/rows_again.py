@@ -1,0 +1,33 @@
+"""Rows that findings name, read once more: a report keeps their places, not the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from truetune.checks.far import far_rows
+from truetune.data.conversation import Conversation, Origin
+from truetune.data.rows import read
+from truetune.spec.run import RunSpec
+
+
+def rows_again(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
+    """The rows at these origins. Those of lines and of tables are read alone; of other files all before them are too.
+
+    Raises DataError where the data can't be read again.
+    """
+    left = set(wanted)
+    for row in far_rows(spec, wanted):
+        left.discard(row.origin)
+        yield row
+    if not left:
+        return
+    last = max(origin.row for origin in left)
+    for row in read(spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing):
+        if row.origin in left:
+            yield row
+        if row.origin.row >= last:
+            return
+
+
+def _nothing(*_: object) -> None:
+    """A line without a row has no row to give."""

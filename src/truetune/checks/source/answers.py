@@ -1,0 +1,51 @@
+"""What becomes of the answers that `generate` gives."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+SHAPES = ("shape", "size", "cpu", "to", "detach", "tolist")
+
+
+def reads_one_answer_or_none(module: Module, call: Call) -> bool:
+    """Is the first answer alone read, or none: of one prompt, or to see how fast they come?
+
+    False where nothing is known of the use of the answers.
+    """
+    uses = _uses(module, call.node)
+    return bool(uses) and (all(_is_first(module, use) for use in uses) or all(_is_dropped(module, use) for use in uses))
+
+
+def _uses(module: Module, node: ast.Call) -> list[ast.expr]:
+    """Where the result is used; empty where it is handed on."""
+    statement = module.scopes.parent.get(node)
+    if isinstance(statement, ast.Subscript):
+        return [node]
+    if not (isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets)):
+        return []
+    names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    reads = (read for name in names for read in module.name_reads.get(name, ()))
+    return [read for read in reads if any(origin.node is node for origin in module.flow.origins(read))]
+
+
+def _is_first(module: Module, use: ast.expr) -> bool:
+    """`answers[0]`, `answers[0, n:]`, or a question of their shape."""
+    parent = module.scopes.parent.get(use)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in SHAPES[:2]
+    if not isinstance(parent, ast.Subscript) or parent.value is not use:
+        return False
+    index = parent.slice.elts[0] if isinstance(parent.slice, ast.Tuple) and parent.slice.elts else parent.slice
+    return bool(module.flow.value(index) == 0)
+
+
+def _is_dropped(module: Module, use: ast.expr) -> bool:
+    """Does the expression that it is part of stand by itself, so that its value is lost?"""
+    statement = module.statement(use)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    called = statement.value.func
+    return isinstance(called, ast.Attribute) and called.attr in ("batch_decode", "decode")

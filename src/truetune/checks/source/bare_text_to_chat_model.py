@@ -1,0 +1,117 @@
+"""A chat model is asked with a bare text.
+
+## What it does
+Looks at texts that stand in the file, that a tokenizer encodes as they are, and that a chat model (instruct, chat, it
+in the name under which it is loaded) generates from. Silent where the file applies a chat template, writes the marks of
+one, or trains.
+
+## Why it is bad
+The model was tuned on turns. Without them it goes on with the text as a base model would, and often does not stop.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+inputs = tokenizer("What is the capital of France?", return_tensors="pt")
+out = model.generate(**inputs, max_new_tokens=64)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+chat = [{"role": "user", "content": "What is the capital of France?"}]
+inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+out = model.generate(**inputs, max_new_tokens=64)
+```
+
+## Fix safety
+There is no automatic fix: a system prompt and earlier turns may belong to the chat.
+
+## References
+- https://huggingface.co/docs/transformers/main/en/chat_templating
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
+from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+CHAT = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
+MARKS = re.compile(r"<\|?(im_start|start_header_id|start_of_turn|user|system|assistant|endoftext|begin)|\[/?INST\]|"
+                   r"###|(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Q|A)\s*:", re.I)  # fmt: skip
+"""What templates and prompts of one's own write around turns"""
+WRITES_TURNS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")
+
+
+class BareTextToChatModel(SourceRule):
+    code = "TT787"
+    severity = "warning"
+    looks_at = GENERATIONS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(word in module.text for word in WRITES_TURNS) or _trains(module):
+            return
+        for call in generations(module):
+            names = _names(module, call.receiver)
+            if not names or not all(CHAT.search(name) for name in names):
+                continue
+            for encoded in _encoded(module, call):
+                text = _bare_text(module, encoded)
+                if text is not None:
+                    yield self.finding(
+                        f"{names[0]} is asked with a bare text, without its chat template",
+                        "tokenizer.apply_chat_template([{'role': 'user', 'content': text}], "
+                        "add_generation_prompt=True, return_tensors='pt', return_dict=True)",
+                        cases=[at(module, encoded.node), at(module, call.node)],
+                    )
+                    return
+
+
+def _trains(module: Module) -> bool:
+    return any(module.methods("backward", "train")) or any(
+        "trainer" in module.flow.kinds(call.node) for call in module.all_calls
+    )
+
+
+def _encoded(module: Module, call: Call) -> Iterator[Call]:
+    given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    given += [ids for ids in (ids_of(call),) if ids is not None]
+    for value in given:
+        while isinstance(value, ast.Attribute | ast.Subscript):
+            value = value.value
+        yield from encodings(module, value)
+
+
+def _bare_text(module: Module, encoded: Call) -> str | None:
+    """The text that is encoded, where it stands in the file and is a question or a request of one line."""
+    given = encoded.argument(0, "text")
+    value = module.flow.value(given) if given is not None else None
+    texts: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    if not texts or not all(isinstance(text, str) and text.strip() and not MARKS.search(text) for text in texts):
+        return None
+    asks = all(text.strip()[-1] in ".?!" and len(text.split()) > 2 for text in texts)
+    return str(texts[0]) if asks else None
+
+
+def _names(module: Module, model: ast.expr | None) -> list[str]:
+    """The names that the model is loaded under, where all are written in the file."""
+    made = [origin.node for origin in module.flow.origins(model)] if model is not None else []
+    calls = [module.flow.call(node) for node in made if isinstance(node, ast.Call)]
+    named = [call.argument(0, "pretrained_model_name_or_path") for call in calls if call.named("*.from_pretrained")]
+    return [text for node in named for text in possible_texts(module, node)] if len(named) == len(made) else []

@@ -1,0 +1,85 @@
+"""A 4-bit model computes in float32, for no compute dtype is set.
+
+## What it does
+Looks for 4-bit loading by bitsandbytes (`BitsAndBytesConfig`, or `load_in_4bit` in `from_pretrained`) that leaves
+`bnb_4bit_compute_dtype` out. Silent where arguments are not known, or where it is set on the settings afterwards.
+
+## Why it is bad
+`bnb_4bit_compute_dtype` is float32 where it is not given, whatever the dtype of the model: each linear layer unpacks
+its weights to float32, casts its input and multiplies in float32. The GPU's bf16 units stay idle, so that generation
+and training are several times slower than they would be in bfloat16.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+model = AutoModelForCausalLM.from_pretrained("model", quantization_config=quantization)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="bfloat16")
+model = AutoModelForCausalLM.from_pretrained("model", quantization_config=quantization)
+```
+
+## Fix safety
+Unsafe: answers change by rounding. GPUs older than Ampere (T4, V100) have no bfloat16 units: `"float16"` is theirs.
+
+## References
+- huggingface/transformers `BitsAndBytesConfig`, bitsandbytes-foundation/bitsandbytes `Linear4bit`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.calls import Call
+from truetune.source.edits import set_keyword
+from truetune.source.module import Module
+
+CONFIG = "transformers.BitsAndBytesConfig"
+LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+DTYPE = "bnb_4bit_compute_dtype"
+
+
+def _loads_in_4bit(module: Module) -> Iterator[Call]:
+    """Calls that say that a model is loaded in 4 bits."""
+    for call in module.calls(CONFIG, *LOADERS):
+        position = 1 if call.named(CONFIG) else -1
+        if module.flow.value(call.argument(position, "load_in_4bit")) is True:
+            yield call
+
+
+def _is_set_afterwards(module: Module) -> bool:
+    """Is the dtype set as an attribute: `quantization.bnb_4bit_compute_dtype = torch.bfloat16`?"""
+    attributes = (node for part in module.with_linked for node in part.nodes(ast.Attribute))
+    return any(node.attr == DTYPE and isinstance(node.ctx, ast.Store) for node in attributes)
+
+
+class FourBitComputedInFloat32(SourceRule):
+    code = "TT784"
+    severity = "warning"
+    looks_at = CodePlaces("models that are loaded in 4 bits", _loads_in_4bit)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.imports_unsloth or _is_set_afterwards(module):
+            return
+        for call in _loads_in_4bit(module):
+            given = call.argument(6 if call.named(CONFIG) else -1, DTYPE)
+            is_none = given is not None and module.flow.value(given) is None
+            if is_none or (given is None and not call.open and "quantization_config" not in call.keywords):
+                yield self.finding(
+                    f"the 4-bit model computes in float32, for {DTYPE} is not set: several times slower than bfloat16",
+                    f'set {DTYPE}="bfloat16" ("float16" on a GPU without bfloat16, such as a T4)',
+                    cases=[at(module, call.node)],
+                    fix=fix(module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False),
+                )

@@ -1,0 +1,135 @@
+"""Every process of a DistributedDataParallel loop goes through all rows.
+
+## What it does
+Looks for a `DataLoader` that a training loop of DistributedDataParallel or FSDP reads, with neither a sampler nor a
+batch sampler of its own, and rows that are not divided by rank. Silent where a Trainer, accelerate, Lightning, Ray or
+DeepSpeed may put a sampler in, where the loader is made under a condition, or where arguments are not known.
+
+## Why it is bad
+Gradients are averaged over processes that train on the same rows: N GPUs give no more progress than one, and an epoch
+has as many steps as on one GPU. With one seed in all processes, or without shuffling, all take the same batch at each
+step.
+
+## Example
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(model)
+loader = DataLoader(rows, batch_size=4, shuffle=True)
+for batch in loader:
+    model(**batch).loss.backward()
+```
+
+## Use instead
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(model)
+loader = DataLoader(rows, batch_size=4, sampler=DistributedSampler(rows, shuffle=True))
+for batch in loader:
+    model(**batch).loss.backward()
+```
+
+## Fix safety
+There is no automatic fix. Call `sampler.set_epoch(epoch)` in each epoch, else all epochs have one order. The number of
+steps shrinks by the number of processes: warm-up and schedule must be counted again from `len(loader)`.
+
+## References
+- pytorch/pytorch `torch.utils.data.distributed.DistributedSampler`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
+DIVIDED = re.compile(
+    r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|prepare_data_loader|IterableDataset|islice\(|[lL]ightning|"
+    r"[fF]abric|ray\.train|deepspeed|device_mesh|streaming|rank\w*\s*::"
+)
+"""Signs that rows are divided among processes, or a sampler is put in, by something else; said of all files together"""
+BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
+"""What in the making of a data set says that each process has rows of its own"""
+
+
+def _loaders(module: Module) -> Iterator[Call]:
+    """Loaders in the code of a script that wraps its model for several processes."""
+    if any(True for part in module.with_linked for _ in part.calls(*WRAPPERS)):
+        yield from module.calls(*LOADERS)
+
+
+class LoaderWithoutDistributedSampler(SourceRule):
+    code = "TT799"
+    severity = "error"
+    looks_at = CodePlaces("loaders in scripts of DistributedDataParallel or FSDP", _loaders)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(DIVIDED.search(part.text) for part in module.with_linked):
+            return
+        for call in _loaders(module):
+            if _has_sampler(module, call) or _is_conditional(module, call) or _is_divided(module, call):
+                continue
+            if _is_trained_on(module, call):
+                yield self.finding(
+                    "every process trains on all rows: the loader has no DistributedSampler",
+                    "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle; call "
+                    "sampler.set_epoch(epoch) in each epoch",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _has_sampler(module: Module, call: Call) -> bool:
+    """Is there a sampler of its own, or may one be among arguments that are not known?"""
+    given = (call.argument(3, "sampler"), call.argument(4, "batch_sampler"))
+    return call.open or any(one is not None and module.flow.value(one) is not None for one in given)
+
+
+def _is_conditional(module: Module, call: Call) -> bool:
+    """Is it made under a condition, which may ask for the number of processes?"""
+    tests = [node.test for node in module.parents(call.node) if isinstance(node, ast.If | ast.IfExp)]
+    return any("__name__" not in ast.unparse(test) for test in tests)
+
+
+def _is_divided(module: Module, call: Call) -> bool:
+    """Does the making of its rows speak of ranks, or is it not seen?"""
+    rows = call.argument(0, "dataset")
+    if rows is None:
+        return True
+    for origin in module.flow.origins(rows):
+        node = origin.node
+        owners = module.flow.origins(node.func) if isinstance(node, ast.Call) else ()
+        classes = [owner.node for owner in owners if isinstance(owner.node, ast.ClassDef | ast.FunctionDef)]
+        if any(BY_RANK.search(module.text_of(part)) for part in (node, *classes)):
+            return True
+    return False
+
+
+def _is_trained_on(module: Module, call: Call) -> bool:
+    """Is it read by a loop that calls backward?"""
+    for loop in module.nodes(ast.For):
+        steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))
+        if steps and any(_is_from(module, part, call) for part in ast.walk(loop.iter)):
+            return True
+    return False
+
+
+def _is_from(module: Module, part: ast.AST, call: Call) -> bool:
+    is_named = isinstance(part, ast.Name | ast.Attribute | ast.Call)
+    return is_named and any(origin.node is call.node for origin in module.flow.origins(part))

@@ -1,0 +1,137 @@
+"""A loss is told to require a gradient: where it has no graph, backward() runs and nothing is trained.
+
+## What it does
+Looks for a loss on which `backward()` is called, and which is given `requires_grad` by hand in the same function:
+`loss.requires_grad_(True)`, `loss.requires_grad = True`. A leaf that is made of it, `torch.tensor(loss,
+requires_grad=True)` or `Variable(loss, requires_grad=True)`, has no graph in any case: an error.
+
+## Why it is bad
+A loss that comes from trained weights requires a gradient by itself. Where torch says "element 0 of tensors does not
+require grad", no weight is trained, or the graph was cut (`detach`, `item`, `no_grad`, frozen weights, an adapter that
+was loaded frozen). Forced by hand the error is gone: the gradient ends at the loss, every step changes nothing, and the
+loss stays flat.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for batch in batches:
+    loss = model(**batch).loss
+    loss.requires_grad_(True)
+    loss.backward()
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for batch in batches:
+    loss = model(**batch).loss
+    loss.backward()
+```
+
+## Fix safety
+There is no automatic fix: without the line torch raises until what cuts the graph is found. Print
+`[n for n, p in model.named_parameters() if p.requires_grad]` first; with gradient checkpointing and frozen embeddings,
+call `model.enable_input_require_grads()`.
+
+## References
+- https://docs.pytorch.org/docs/stable/notes/autograd.html#setting-requires-grad
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
+"""Calls that make a new leaf: what they are given keeps its value, and loses its graph"""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def _backward_calls(module: Module) -> Iterator[Call]:
+    """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
+    yield from module.methods("backward", "manual_backward")
+
+
+def _losses(module: Module) -> Iterator[ast.expr]:
+    """What the calls may take as the loss."""
+    for call in _backward_calls(module):
+        owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+        yield from (part for part in (owner, *call.node.args) if part is not None)
+        if isinstance(owner, ast.Call):
+            yield from owner.args
+
+
+class LossForcedToRequireGrad(SourceRule):
+    code = "TT798"
+    severity = "warning"
+    looks_at = CodePlaces("calls of backward()", _backward_calls)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        losses = {(_function(module, loss), ast.unparse(loss)) for loss in _losses(module)}
+        for forced in _forced(module):
+            if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
+                yield self.finding(
+                    f"`{module.text_of(forced.node)}` {forced.effect}",
+                    "remove the line that gives the loss requires_grad; then find what cuts the graph: frozen weights, "
+                    "no_grad, detach(), item()",
+                    severity="error" if forced.is_leaf else "warning",
+                    cases=[at(module, forced.node)],
+                )
+
+
+class Forced(NamedTuple):
+    """A place where something is given requires_grad by hand."""
+
+    node: ast.AST
+    target: ast.expr
+    is_leaf: bool
+    """Is it made anew, without its graph?"""
+
+    @property
+    def effect(self) -> str:
+        if self.is_leaf:
+            return "makes a loss without a graph: no weight is trained"
+        return "hides torch's error where the loss has no graph: no weight is trained then"
+
+
+def _forced(module: Module) -> Iterator[Forced]:
+    for call in module.methods("requires_grad_"):
+        asked = call.argument(0, "requires_grad")
+        if isinstance(call.node.func, ast.Attribute) and (asked is None or module.flow.value(asked) is True):
+            yield Forced(call.node, call.node.func.value, is_leaf=False)
+    for assigned in module.nodes(ast.Assign):
+        target = assigned.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
+            if module.flow.value(assigned.value) is True:
+                yield Forced(assigned, target.value, is_leaf=False)
+        elif _is_new_leaf(module, assigned.value):
+            yield Forced(assigned, target, is_leaf=True)
+
+
+def _is_new_leaf(module: Module, value: ast.expr) -> bool:
+    """Does this make a leaf with requires_grad of something that was computed? A number that is written out is a
+    parameter of the user's own."""
+    if not isinstance(value, ast.Call) or not module.flow.call(value).named(*MAKERS):
+        return False
+    call = module.flow.call(value)
+    given, asked = call.argument(0, "data"), call.keywords.get("requires_grad")
+    is_computed = given is not None and any(isinstance(node, ast.Name) for node in ast.walk(given))
+    return is_computed and asked is not None and module.flow.value(asked) is True
+
+
+def _function(module: Module, node: ast.AST) -> ast.AST | None:
+    """The function in which a node stands; None at the top of the file."""
+    return next((parent for parent in module.parents(node) if isinstance(parent, FUNCTIONS)), None)

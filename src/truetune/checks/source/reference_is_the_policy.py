@@ -1,0 +1,108 @@
+"""The reference of a preference loss is the policy itself.
+
+## What it does
+Looks at loops with a preference loss of their own (`logsigmoid`): do the log-probabilities of the reference come from
+the very object that gives those of the policy? Followed through names, `self`, parameters, and calls that give the same
+object (`.eval()`, `.to()`, `get_peft_model`, which puts its layers into the model that it is given). Silent where the
+reference is a copy or loaded apart, where it was computed before the loop, or where adapters are switched off for it.
+
+## Why it is bad
+The reference moves with the policy. Both log-ratios are zero at every step: the loss is ln 2 = 0.6931 throughout, and
+nothing holds the policy near its start.
+
+## Example
+```python
+import torch
+from torch.nn.functional import logsigmoid
+from transformers import AutoModelForCausalLM
+
+policy = AutoModelForCausalLM.from_pretrained("model")
+reference = policy
+optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6)
+for batch in pairs:
+    chosen, rejected = logps(policy, batch)
+    with torch.no_grad():
+        ref_chosen, ref_rejected = logps(reference, batch)
+    loss = -logsigmoid(0.1 * ((chosen - ref_chosen) - (rejected - ref_rejected))).mean()
+    loss.backward()
+```
+
+## Use instead
+```python
+import copy
+
+import torch
+from torch.nn.functional import logsigmoid
+from transformers import AutoModelForCausalLM
+
+policy = AutoModelForCausalLM.from_pretrained("model")
+reference = copy.deepcopy(policy).eval()
+optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6)
+for batch in pairs:
+    chosen, rejected = logps(policy, batch)
+    with torch.no_grad():
+        ref_chosen, ref_rejected = logps(reference, batch)
+    loss = -logsigmoid(0.1 * ((chosen - ref_chosen) - (rejected - ref_rejected))).mean()
+    loss.backward()
+```
+
+## Fix safety
+There is no automatic fix: a copy takes memory. With LoRA, `with policy.disable_adapter():` gives the reference for
+free.
+
+## References
+- eric-mitchell/direct-preference-optimization, huggingface/trl `DPOTrainer`, which refuses one object for both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.model_uses import is_in_one_pass, is_one_object, model_uses
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+SWITCHES = ("disable_adapter", "set_adapter", "load_state_dict", "unmerge_adapter", "swap")
+"""What may make one object give the log-probabilities of another model"""
+
+
+def _losses(module: Module) -> Iterator[Call]:
+    """Preference losses that are written by hand."""
+    if module.mentions(".backward("):
+        yield from module.calls("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
+
+
+class ReferenceIsThePolicy(SourceRule):
+    code = "TT794"
+    severity = "error"
+    looks_at = CodePlaces("preference losses written by hand", _losses)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not self.looks_at.count(module) or module.mentions(*SWITCHES):
+            return
+        uses = list(model_uses(module))
+        policies = [use for use in uses if not use.of_reference and not use.without_gradient]
+        for reference in (use for use in uses if use.of_reference):
+            policy = next(
+                (
+                    use
+                    for use in policies
+                    if use.how == reference.how
+                    and is_in_one_pass(module, use.call, reference.call)
+                    and is_one_object(module, use.model, reference.model)
+                ),
+                None,
+            )
+            if policy is not None:
+                yield self.finding(
+                    "the reference is the same object as the policy: it moves with it, and the loss stays at 0.6931",
+                    "load the reference a second time, or copy.deepcopy the policy before training; with LoRA, "
+                    "compute it under policy.disable_adapter()",
+                    cases=[at(module, reference.call), at(module, policy.call)],
+                )
+                return

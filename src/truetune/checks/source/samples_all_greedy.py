@@ -1,0 +1,91 @@
+"""Several samples of one prompt are asked for greedily: they are all the same.
+
+## What it does
+Looks for calls that ask for more than one answer (`n`, `num_return_sequences`, `num_generations`) with temperature 0,
+or with `do_sample=False` and no beams. Trainers that sample in groups (GRPO, RLOO, online DPO) ask for several by
+default.
+
+## Why it is bad
+Equal answers make no preference pair and no advantage: pairs have two equal sides, a group's rewards have no spread,
+and nothing is learned. transformers and vLLM refuse the call; servers answer with copies.
+
+## Example
+```python
+from openai import OpenAI
+
+client = OpenAI()
+answers = client.chat.completions.create(model="policy", messages=[], n=4, temperature=0.0)
+```
+
+## Use instead
+```python
+from openai import OpenAI
+
+client = OpenAI()
+answers = client.chat.completions.create(model="policy", messages=[], n=4, temperature=0.9)
+```
+
+## Fix safety
+There is no automatic fix: how much samples should differ is your choice.
+
+## References
+- https://huggingface.co/docs/transformers/main/en/generation_strategies, huggingface/trl#2608
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+COUNTS = ("n", "num_return_sequences", "num_generations")
+IN_GROUPS = ("trl.GRPOConfig", "trl.RLOOConfig", "trl.OnlineDPOConfig")
+METHODS = ("generate", "create", "completion", "acompletion", "complete", "chat", "parse")
+SAMPLERS = ("*SamplingParams", "*.GenerationConfig", "*.completion", "*.acompletion", "*.pipeline")
+"""What samples, or says how, by method and by name"""
+BEAMS = ("num_beams", "use_beam_search", "num_beam_groups")
+GREEDY = ("temperature", "do_sample")
+
+
+def _several(module: Module) -> Iterator[Call]:
+    """Calls that ask for more than one answer to a prompt, and say how they are sampled."""
+    for call in module.all_calls:
+        given = call.keywords.keys()
+        says = not given.isdisjoint(COUNTS) and not given.isdisjoint(GREEDY)
+        samples = call.method in METHODS or call.named(*SAMPLERS)
+        if call.named(*IN_GROUPS) or (says and samples):
+            yield call
+
+
+class SamplesAllGreedy(SourceRule):
+    code = "TT789"
+    severity = "warning"
+    looks_at = CodePlaces("calls that ask for several answers", _several)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in _several(module):
+            count = next((call.keywords[name] for name in COUNTS if name in call.keywords), None)
+            asked = module.flow.value(count) if count is not None else 2
+            if not isinstance(asked, int) or asked < 2 or not call.keywords.keys().isdisjoint(BEAMS):
+                continue
+            if (said := _greedy(module, call)) is not None:
+                yield self.finding(
+                    f"several answers are asked for with {said}: they are all the same",
+                    "give temperature=0.9; for generate, do_sample=True",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _greedy(module: Module, call: Call) -> str | None:
+    """The argument that makes it greedy, as it is written."""
+    if "do_sample" in call.keywords and module.flow.value(call.keywords["do_sample"]) is False:
+        return "do_sample=False"
+    given = module.flow.value(call.keywords["temperature"]) if "temperature" in call.keywords else None
+    is_zero = isinstance(given, int | float) and not isinstance(given, bool) and given == 0
+    return f"temperature={given:g}" if is_zero else None

@@ -1,0 +1,138 @@
+"""Model and tokenizer are of families with different vocabularies.
+
+## What it does
+Follows the model and the tokenizer that one trainer gets, or the ids that a model is called with or generates from.
+Both must be loaded under the names of published models whose vocabularies are known to differ; models that share one
+(a base and its chat model, Pythia and GPT-NeoX) are silent, and so are models without pretrained weights, and scripts
+that write a new embedding.
+
+## Why it is bad
+An id means another piece of text to the model than to the tokenizer. Training has to begin from nothing, ids may lie
+beyond the embedding, and answers decode to nonsense.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+trainer = Trainer(model=model, processing_class=tokenizer)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+trainer = Trainer(model=model, processing_class=tokenizer)
+```
+
+## Fix safety
+There is no automatic fix: which of the two was meant is not known.
+
+## References
+- huggingface/transformers#12488, huggingface/transformers#27206
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import encodings, ids_of
+from truetune.checks.source.places import at
+from truetune.checks.source.vocabularies import vocabulary_group
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
+WRITES_EMBEDDING = ("set_input_embeddings", "get_input_embeddings", "from_config")
+
+
+class Pair(NamedTuple):
+    """A model with a tokenizer that is used with it."""
+
+    where: Call
+    model: ast.expr
+    tokenizer: ast.expr
+
+
+def _pairs(module: Module) -> Iterator[Pair]:
+    for call in module.calls(*TRAINERS):
+        model = call.argument(0, "model")
+        tokenizer = call.keywords.get("processing_class") or call.keywords.get("tokenizer")
+        if model is not None and tokenizer is not None:
+            yield Pair(call, model, tokenizer)
+    for call in module.all_calls:
+        model = call.receiver if call.method == "generate" else call.node.func
+        if model is None or "model" not in module.flow.kinds(model):
+            continue
+        given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+        given += [ids for ids in (ids_of(call),) if ids is not None]
+        for encoded in (made for value in given for made in encodings(module, _whole(value))):
+            yield Pair(call, model, encoded.receiver if encoded.receiver is not None else encoded.node.func)
+
+
+class TokenizerOfAnotherFamily(SourceRule):
+    code = "TT785"
+    severity = "error"
+    looks_at = CodePlaces("models that are used with a tokenizer", _pairs)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(module.methods(*WRITES_EMBEDDING)):
+            return
+        for pair in _pairs(module):
+            model, tokenizer = _loaded_as(module, pair.model), _loaded_as(module, pair.tokenizer)
+            if model is None or tokenizer is None:
+                continue
+            groups = vocabulary_group(model), vocabulary_group(tokenizer)
+            if None not in groups and groups[0] != groups[1]:
+                yield self.finding(
+                    f"the model {model} has the vocabulary of {groups[0]}, "
+                    f"the tokenizer {tokenizer} that of {groups[1]}",
+                    f'load the tokenizer of this model: from_pretrained("{model}")',
+                    cases=[at(module, pair.where.node)],
+                )
+                return
+
+
+def _whole(value: ast.expr) -> ast.expr:
+    """`x` of `x.input_ids` and `x["input_ids"]`."""
+    while isinstance(value, ast.Attribute | ast.Subscript):
+        value = value.value
+    return value
+
+
+def _loaded_as(module: Module, expression: ast.expr) -> str | None:
+    """The one name that it is loaded under; None where there are several, or one is not written in the file."""
+    names: set[object] = set()
+    for origin in module.flow.origins(expression):
+        name = (
+            module.flow.value(origin.node)
+            if isinstance(origin.node, ast.Constant)
+            else _name_of_load(module, origin.node)
+        )
+        names.add(name)
+    if len(names) != 1:
+        return None
+    (only,) = names
+    return only if isinstance(only, str) else None
+
+
+def _name_of_load(module: Module, node: ast.AST) -> object:
+    while isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        if call.named("*.from_pretrained") and not call.named("peft.*"):
+            return module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
+        wrapped = call.argument(0, "model") if call.named("peft.*", "*.prepare") else call.receiver
+        inner = [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []
+        if len(inner) != 1 or inner[0] is node:
+            return None
+        node = inner[0]
+    return None

@@ -1,0 +1,133 @@
+"""A trainer is given an argument that newer releases refuse.
+
+## What it does
+Compares the arguments of `Trainer`, `SFTTrainer`, `DPOTrainer` and the others with what their constructors took,
+release by release (`spec/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask for
+a release that takes the argument, there is nothing to say. Where none of them names a release, the one that is
+installed beside truetune decides whether it is an error; else it is a warning that says from which one on it holds.
+Arguments are followed through dictionaries (`**options`), in other files that are given too. Code that asks first
+(`inspect.signature`, a version) or tries again is left alone, and so are files that import unsloth, which takes the old
+arguments.
+
+## Why it is bad
+The call stops with a TypeError: `tokenizer` is `processing_class` today, and `max_seq_length`, `packing`, `beta` and
+the like moved to the trainer's class of arguments. Who deletes the argument instead of moving it trains with a default:
+rows cut at 1,024 tokens, beta 0.1.
+
+## Example
+```python
+from transformers import AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("some/model")
+SFTTrainer(
+    "some/model",
+    args=SFTConfig("out"),
+    train_dataset=rows,
+    tokenizer=tokenizer,
+    max_seq_length=2048,
+    dataset_text_field="text",
+).train()
+```
+
+## Use instead
+```python
+from transformers import AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("some/model")
+SFTTrainer(
+    "some/model",
+    args=SFTConfig("out", max_length=2048, dataset_text_field="text"),
+    train_dataset=rows,
+    processing_class=tokenizer,
+).train()
+```
+
+## Fix safety
+A new name is written where nothing else of the call is gone; safe where your release is known to be new enough. What
+moved to another call is yours to move.
+
+## References
+- huggingface/trl#2400, huggingface/transformers#34787, huggingface/trl#2161
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from truetune.checks.code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.checks.source.renamed_arguments import given_at, renames
+from truetune.source.calls import Call
+from truetune.source.guards import excused_arguments, possible_names
+from truetune.source.module import Module
+from truetune.spec.stacks.signatures import GoneArgument, gone_argument
+
+TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
+
+REWRITTEN = Unmet("it is about trainers as they are released, and unsloth rewrites them")
+
+
+class TrainerArgumentGone(SourceRule):
+    code = "TT762"
+    severity = "error"
+    looks_at = calls_of("trainers that are made", *TRAINERS)
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.imports_unsloth:
+            return REWRITTEN
+        return super().unmet()
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.imports_unsloth:
+            return
+        for call in module.calls(*TRAINERS):
+            gone = list(_refused(module, call))
+            if gone:
+                yield self._one(call, gone)
+
+    def _one(self, call: Call, gone: list[GoneArgument]) -> Finding:
+        module = self.subject
+        package, _, trainer = _class_name(module, call).partition(".")
+        sure = any(module.pins.is_past(package, *one.taken) for one in gone)
+        named = ", ".join(one.name for one in gone)
+        return self.finding(
+            f"{trainer} takes no {named} in {package} {max((one.taken.gone for one in gone), key=Version)} and later",
+            "; ".join(f"{one.name}: {_remedy(package, one)}" for one in gone),
+            severity="error" if sure else "info" if module.pins.is_of_a_commit(package) else "warning",
+            evidence=[module.pins.told(package)],
+            cases=[at(module, given_at(call, one.name), f"{one.name}=...") for one in gone],
+            count=len(gone),
+            fix=fix(module, renames(module, call, gone), safe=sure) if all(one.renamed for one in gone) else None,
+        )
+
+
+def _class_name(module: Module, call: Call) -> str:
+    """`trl.SFTTrainer`, where the class itself is called and no class of the file that may take more."""
+    return module.flow.name(call.node.func) or ""
+
+
+def _refused(module: Module, call: Call) -> Iterator[GoneArgument]:
+    """The arguments of a call that a release refuses which may run."""
+    package, _, trainer = _class_name(module, call).partition(".")
+    of_one_class = len(possible_names(module, call.node.func)) == 1
+    if package not in ("trl", "transformers") or not of_one_class or "experimental" in module.text_of(call.node.func):
+        return
+    excused = excused_arguments(module, call)
+    for name in call.keywords:
+        gone = gone_argument(package, trainer, name) if name not in excused else None
+        if gone is not None and module.pins.age(package, *gone.taken) != "older":
+            yield gone
+
+
+def _remedy(package: str, gone: GoneArgument) -> str:
+    if gone.instead is None:
+        return f"gone, remove it (from {package} {gone.taken.gone})"
+    return f"write {gone.instead} (from {package} {gone.taken.gone})"

@@ -1,0 +1,36 @@
+"""Which release of TRL a trainer's call is made for: by pins, or by arguments that no later release takes."""
+
+from __future__ import annotations
+
+from packaging.version import Version
+
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.spec.releases import MOVED_TO_CONFIG, TRAINER_ARGUMENTS, Taken
+
+
+def why_before(module: Module, trainer: Call, change: Taken) -> str | None:
+    """Why it is sure that a release of TRL before a change runs this call; None where it is not.
+
+    Args:
+        module: The file.
+        trainer: A call of one of TRL's trainers.
+        change: The last release before the change, and the first after it.
+    """
+    asked = module.pins.of("trl")
+    if module.pins.age("trl", *change) == "older":
+        return f"trl{asked} is asked for here"
+    if asked is not None and asked.wanted:
+        return None
+    if Version(MOVED_TO_CONFIG.last) > Version(change.last) or uses_unsloth(module):
+        return None
+    written = {keyword.arg for keyword in trainer.node.keywords}  # what a dictionary holds may be set for one release
+    for name in trainer.names:
+        if old := TRAINER_ARGUMENTS.get(name, frozenset()) & written:
+            return f"{min(old)} is an argument of {name.partition('.')[2]} up to TRL {MOVED_TO_CONFIG.last} alone"
+    return None
+
+
+def uses_unsloth(module: Module) -> bool:
+    """Is unsloth called in the file? Its trainers take the arguments of earlier releases still."""
+    return any(name.partition(".")[0] == "unsloth" for call in module.all_calls for name in call.names)

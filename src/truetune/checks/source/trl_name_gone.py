@@ -1,0 +1,147 @@
+"""A name is imported from TRL that newer releases do not have there.
+
+## What it does
+Looks at what a file imports from `trl` itself, or reads of it (`trl.ORPOTrainer`), and at what TRL exported, release by
+release (`spec/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask for a release
+that has the name, there is nothing to say. Where none of them names a release, the one that is installed beside
+truetune decides whether it is an error; else it is a warning that says from which one on it holds. An import that is
+tried (`except ImportError`), or made for one release alone, is left alone.
+
+## Why it is bad
+The import stops with an ImportError. `DataCollatorForCompletionOnlyLM` masked prompts: who removes it and sets nothing
+in its place learns the prompts too. The trainers of ORPO, CPO and others moved to `trl.experimental`.
+
+## Example
+```python
+from transformers import AutoTokenizer
+from trl import DataCollatorForCompletionOnlyLM, SFTTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("some/model")
+collator = DataCollatorForCompletionOnlyLM("### Answer:", tokenizer=tokenizer)
+SFTTrainer("some/model", train_dataset=rows, data_collator=collator).train()
+```
+
+## Use instead
+```python
+from trl import SFTConfig, SFTTrainer
+
+SFTTrainer("some/model", args=SFTConfig("out", completion_only_loss=True, max_length=2048), train_dataset=pairs).train()
+```
+
+## Fix safety
+An import of what has moved to a module of TRL is written anew: safe where your release is known to be new enough. For
+the rest there is no fix: what takes the place of a class has other arguments.
+
+## References
+- huggingface/trl#3631, huggingface/trl#3473
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at, fix
+from truetune.source.edits import Changes, insert_before, replace
+from truetune.source.guards import is_conditional
+from truetune.source.module import Module
+from truetune.spec.stacks.signatures import GoneName, gone_name
+
+INSTEAD = {
+    "DataCollatorForCompletionOnlyLM": "set completion_only_loss in SFTConfig for rows of prompt and completion, "
+    "or assistant_only_loss for messages",
+    "setup_chat_format": "give the tokenizer a chat template, and its tokens, before the trainer",
+    "PPOTrainer": "train with RLOOTrainer or GRPOTrainer",
+    "PPOConfig": "train with RLOOTrainer or GRPOTrainer",
+}
+"""What does the same today, where that is no class of the same name"""
+
+
+class Use(NamedTuple):
+    """One place that names something of `trl` itself."""
+
+    node: ast.alias | ast.Attribute
+    name: str
+    statement: ast.ImportFrom | None
+    """The import, where it is one"""
+
+
+def _uses(module: Module) -> Iterator[Use]:
+    for node in module.nodes(ast.ImportFrom):
+        if not node.level and node.module == "trl":
+            yield from (Use(alias, alias.name, node) for alias in node.names)
+    for attribute in module.nodes(ast.Attribute):
+        if isinstance(attribute.value, ast.Name) and module.flow.name(attribute.value) == "trl":
+            yield Use(attribute, attribute.attr, None)
+
+
+class TrlNameGone(SourceRule):
+    code = "TT763"
+    severity = "error"
+    looks_at = CodePlaces("names used from trl", _uses)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        together: dict[tuple[ast.AST | None, bool], dict[Use, GoneName]] = {}
+        for use in _uses(module):
+            name = gone_name("trl", use.name)
+            if name is None or module.pins.age("trl", *name.taken) == "older" or _is_tried(module, use):
+                continue
+            together.setdefault((use.statement, name.home is not None), {})[use] = name
+        for gone in together.values():
+            yield self._one(gone)
+
+    def _one(self, gone: Mapping[Use, GoneName]) -> Finding:
+        pins = self.subject.pins
+        sure = any(pins.is_past("trl", *name.taken) for name in gone.values())
+        newest = max((name.taken.gone for name in gone.values()), key=Version)
+        names = list(dict.fromkeys(use.name for use in gone))
+        remedies = dict.fromkeys(_remedy(use.name, name) for use, name in gone.items())
+        return self.finding(
+            f"trl has no {', '.join(names)} in {newest} and later",
+            "; ".join(remedies),
+            severity="error" if sure else "info" if pins.is_of_a_commit("trl") else "warning",
+            evidence=[pins.told("trl")],
+            cases=[at(self.subject, use.node, use.name) for use in gone],
+            count=len(gone),
+            fix=fix(self.subject, _imports_from_new_homes(self.subject, gone), safe=sure),
+        )
+
+
+def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Changes:
+    """The statement without the names that moved, and one import for each module that they moved to."""
+    statement = next(iter(gone)).statement
+    homes: dict[str, list[ast.alias]] = {}
+    for use, name in gone.items():
+        if name.home is None or not isinstance(use.node, ast.alias):
+            return ()
+        homes.setdefault(name.home, []).append(use.node)
+    if statement is None:
+        return ()
+    moved = {use.node for use in gone}
+    left = [alias for alias in statement.names if alias not in moved]
+    imports = [("trl", left)] * bool(left) + list(homes.items())
+    lines = [f"from {home} import {', '.join(map(ast.unparse, aliases))}" for home, aliases in imports]
+    return (*insert_before(module, statement, *lines[:-1]), *replace(module, statement, lines[-1]))
+
+
+def _remedy(name: str, gone: GoneName) -> str:
+    if gone.home is not None:
+        return f"import {name} from {gone.home}"
+    if name in INSTEAD:
+        return f"remove {name}, and {INSTEAD[name]}"
+    return f"keep trl below {gone.taken.gone}, or do without {name}"
+
+
+def _is_tried(module: Module, use: Use) -> bool:
+    """Is it used only where it is there: imported in a `try`, or for one release?"""
+    node = use.statement or use.node
+    if any(isinstance(parent, ast.Try) for parent in module.parents(node)) and use.statement is not None:
+        return True
+    return is_conditional(module, node)

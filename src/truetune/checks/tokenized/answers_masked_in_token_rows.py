@@ -1,0 +1,82 @@
+"""Answers in tokenized rows are not in the loss, or only a part of them is.
+
+## What it does
+Looks for rows without any label, for rows whose answers have none, and for answers with gaps in their labels. What
+stands at the beginning of an answer may be given to the model, such as an empty think block, and is not counted.
+
+## Why it is bad
+A row without a label trains nothing, and counts as a step all the same. It comes from a limit that cut the answer off,
+a response marker that was not found, or a mask that was inverted.
+
+## Example
+```yaml
+make: [healthy, {labels: none}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode the rows again, or leave these out.
+
+## References
+- huggingface/trl#6025, huggingface/trl#1053, unslothai/unsloth#3019, huggingface/trl#588
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.needs import no_labels
+
+FEWEST, SHARE = 3, 0.1
+"""Answers with gaps, and their share: single ones may be masked on purpose"""
+
+
+class AnswersMaskedInTokenRows(TokenizedRule):
+    code = "TT773"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.summary
+        if not found.says_what_is_learned:
+            return
+        empty = found.without_label
+        if empty.count:
+            yield self.finding(
+                f"{empty.count:,} of {found.rows:,} rows have no token in the loss",
+                "encode the rows again; leave out those whose answer a limit cuts off",
+                severity="error" if 2 * empty.count >= found.rows else "warning",
+                cases=cases_of(empty),
+                count=empty.count,
+                total=found.rows,
+            )
+        elif found.answers.total and not found.answers.learned:
+            yield self.finding(
+                f"none of {found.answers.total:,} answers is in the loss, and other tokens are",
+                "turn the mask round: 1 and the id for the answers, 0 and -100 for the rest",
+            )
+        partly = found.answers.partly
+        if partly >= FEWEST and partly >= SHARE * found.answers.learned:
+            yield self.finding(
+                f"{partly:,} of {found.answers.learned:,} answers are only partly in the loss",
+                "encode the rows again: a mask that is shifted, or made of other ids, leaves such gaps",
+                severity="warning",
+                cases=cases_of(found.partly),
+                count=partly,
+                total=found.answers.learned,
+            )
+
+    def figure(self) -> Measurement:
+        found = self.subject.summary
+        return counted("rows without a token in the loss", found.without_label.count, found.rows)
+
+    def unmet(self) -> Unmet | None:
+        return super().unmet() or no_labels(self.subject)

@@ -1,0 +1,93 @@
+"""Tokenized rows begin with two BOS tokens, or lack the one that this tokenizer writes.
+
+## What it does
+Looks at the first two tokens of each row. BOS is expected where the tokenizer adds it to a plain text or the template
+writes it.
+
+## Why it is bad
+Two BOS differ from what is served, and large models answer worse after them. Models that were trained with a BOS in
+every row (Gemma, Llama 3) need it. Neither shows in the loss.
+
+## Example
+```yaml
+tokenizer: bos
+make: [healthy, {ids: two-bos}]
+```
+
+## Use instead
+```yaml
+tokenizer: bos
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode rendered text with `add_special_tokens=False`, or take BOS out of the template.
+
+## References
+- huggingface/trl#1400, vllm-project/vllm#16976
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.render.probes import ANSWER, QUESTION, chat
+
+FEWEST, SHARE = 2, 0.05
+"""Rows, and their share: a row that was split begins inside a text"""
+WRAPPED = 0.9
+"""Share of rows of one length that says that texts were joined and cut"""
+
+
+class BosWrongInTokenRows(TokenizedRule):
+    code = "TT777"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.summary
+        if found.two_bos.count:
+            yield self.finding(
+                f"{found.two_bos.count:,} of {found.rows:,} rows begin with two BOS tokens",
+                "encode rendered text with add_special_tokens=False, and encode the rows again",
+                cases=cases_of(found.two_bos),
+                count=found.two_bos.count,
+                total=found.rows,
+            )
+        lacking = found.without_bos.count
+        if self._expects_bos() and lacking >= FEWEST and lacking >= SHARE * found.rows and not self._wraps():
+            yield self.finding(
+                f"{lacking:,} of {found.rows:,} rows begin without BOS, which this tokenizer or its template writes",
+                "encode the rows again with this tokenizer's BOS (truetune encode)",
+                severity="warning",
+                cases=cases_of(found.without_bos),
+                count=lacking,
+                total=found.rows,
+            )
+
+    def _expects_bos(self) -> bool:
+        made = self.subject.probes
+        bos = made.tokenizer.special.get("bos")
+        if bos is None:
+            return False
+        text = made.text(chat(QUESTION, ANSWER)) or ""
+        writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
+        return writes or (made.tokenizer.adds_bos and self.subject.is_plain_text)
+
+    def _wraps(self) -> bool:
+        """Were texts joined and cut into rows of one length? Then most rows begin inside a document."""
+        found = self.subject.summary
+        return found.lengths.max() >= WRAPPED * found.rows and found.begins_with_bos < found.rows
+
+    def figure(self) -> Measurement:
+        found = self.subject.summary
+        return counted("rows that begin with BOS", found.begins_with_bos, found.rows)
+
+    def unmet(self) -> Unmet | None:
+        if "bos" not in self.subject.probes.tokenizer.special:
+            return Unmet("it is about BOS, and the tokenizer has none")
+        return super().unmet()

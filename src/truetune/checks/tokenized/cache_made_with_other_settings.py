@@ -1,0 +1,74 @@
+"""A cache was made with another tokenizer, template or setting than those beside it.
+
+## What it does
+Compares the digests of tokenizer, template and settings in the manifest of `truetune encode` with those that are named.
+Rows of any cache that are longer than `max_length` of the settings are a sign too.
+
+## Why it is bad
+A cache is not made again when its tokenizer or its template is edited: the run trains what was right before.
+
+## Example
+```yaml
+settings: {max_length: 8}
+make: [healthy]
+```
+
+## Use instead
+```yaml
+settings: {max_length: 4096}
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: delete the cache, or encode the rows again.
+
+## References
+- huggingface/datasets#3297
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+
+
+class CacheMadeWithOtherSettings(TokenizedRule):
+    code = "TT334"
+    severity = "error"
+    needs_right_tokenizer = False
+
+    def findings(self) -> Iterator[Finding]:
+        for one in self.subject.differences:
+            yield self.finding(
+                f"the cache was made with another {one.what}: {one.made_with}, now {one.now}",
+                "delete the cache, and encode the rows again",
+            )
+        limit, longer = self.subject.spec.max_length, self._longer()
+        if longer:
+            found = self.subject.summary
+            yield self.finding(
+                f"{longer:,} of {found.rows:,} rows are longer than max_length {limit:,}: another limit made them",
+                "encode the rows again with this limit: a trainer cuts them, and their stop tokens are lost",
+                severity="warning",
+                evidence=[f"the longest row has {len(found.lengths) - 1:,} tokens"],
+                count=longer,
+                total=found.rows,
+            )
+
+    def _longer(self) -> int:
+        limit = self.subject.spec.max_length
+        return int(self.subject.summary.lengths[limit + 1 :].sum()) if limit else 0
+
+    def figure(self) -> Measurement | str:
+        if self.subject.spec.max_length:
+            return counted("rows that are longer than max_length", 0, self.subject.summary.rows)
+        return "tokenizer, template and settings are those that the cache's maker wrote down"
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.cache.manifest is None and self.subject.spec.max_length is None:
+            return super().unmet() or Unmet("nothing says what the cache was made with", "name --max-length")
+        return super().unmet()

@@ -1,0 +1,71 @@
+"""Labels of tokenized rows begin before the answer.
+
+## What it does
+Looks for labels in what the template writes before an answer, where the prompts themselves have none.
+
+## Why it is bad
+The header is part of the prompt when the model is served, so these labels teach nothing, and a mask that begins too
+early often ends too early: prompt and whole text were encoded apart, and their lengths differ.
+
+## Example
+```yaml
+make: [healthy, {labels: early}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode the rows again.
+
+## References
+- NVIDIA-NeMo/Automodel#3352, QwenLM/Qwen#446, NVIDIA-NeMo/Speech#16284
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.needs import no_labels, no_turns
+
+SHARE = 0.02
+"""Of the learned answers"""
+
+
+class HeadersSupervisedInTokenRows(TokenizedRule):
+    code = "TT775"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        answers, found = self.subject.summary.answers, self.subject.summary
+        if self.subject.learns_everything or found.prompts_learned.count or not answers.headers:
+            return
+        if self.subject.placer.layout.header_is_learned:
+            return
+        if answers.headers >= SHARE * answers.learned:
+            yield self.finding(
+                f"{answers.headers:,} of {answers.learned:,} learned answers have labels in their header",
+                "begin the labels behind the header: truetune encode does so",
+                cases=cases_of(found.headers_learned),
+                count=answers.headers,
+                total=answers.learned,
+            )
+
+    def figure(self) -> Measurement:
+        answers = self.subject.summary.answers
+        return counted("learned answers with labels in their header", answers.headers, answers.learned)
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet() or no_labels(self.subject) or no_turns(self.subject)
+        if lacking is None and self.subject.placer.layout.header_is_learned:
+            return Unmet("the model writes a part of the header itself: the generation prompt ends before it")
+        if lacking is None and self.subject.summary.prompts_learned.count:
+            return Unmet("prompts are in the loss as a whole")
+        return lacking

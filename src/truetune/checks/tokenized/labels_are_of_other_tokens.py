@@ -1,0 +1,66 @@
+"""Labels of tokenized rows are not the ids of their own places.
+
+## What it does
+Compares each label that is not -100 with the id at its place, and with the next id.
+
+## Why it is bad
+Trainers shift labels themselves. Labels that were shifted before teach each token the one after the next, and the loss
+falls all the same; labels of another cut or another tokenizer teach noise.
+
+## Example
+```yaml
+make: [healthy, {labels: shifted}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: write the labels as the ids themselves, and -100.
+
+## References
+- huggingface/transformers#47394, huggingface/transformers#37830, huggingface/transformers#35066
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+
+
+class LabelsAreOfOtherTokens(TokenizedRule):
+    code = "TT776"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.summary
+        differ = found.labels_differ
+        if not differ:
+            return
+        shifted = 2 * found.labels_shifted >= differ
+        how = "are those of the next token: they were shifted already" if shifted else "are of other tokens"
+        yield self.finding(
+            f"{differ:,} of {found.labels_compared:,} labels {how}",
+            "write the id of its own place as each label: the trainer shifts them"
+            if shifted
+            else "make labels and input_ids from one encoding of each row",
+            cases=cases_of(found.odd_labels),
+            count=differ,
+            total=found.labels_compared,
+        )
+
+    def figure(self) -> Measurement:
+        found = self.subject.summary
+        return counted("labels that are not the id of their place", found.labels_differ, found.labels_compared)
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.summary.labels:
+            return Unmet("it is about labels, and the rows have none")
+        return super().unmet()

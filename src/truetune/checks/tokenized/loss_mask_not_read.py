@@ -1,0 +1,74 @@
+"""The trainer does not read the column that says what is to be learned.
+
+## What it does
+Compares the mask columns of tokenized rows without labels with those that the named trainer reads by default.
+
+## Why it is bad
+A mask that nobody reads masks nothing: prompts are learned, and nothing is raised.
+
+## Example
+```yaml
+trainer: transformers
+make: [healthy, {mask: loss_mask}]
+```
+
+## Use instead
+```yaml
+trainer: transformers
+make: [healthy]
+```
+
+## Fix safety
+Writing the mask as labels (the id where it is 1, -100 elsewhere) changes nothing but that.
+
+## References
+- huggingface/trl#4110, huggingface/open-r1#648
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import TokenizedRule
+from truetune.errors import name_list
+from truetune.trainers.token_rows import rule_of
+
+
+class LossMaskNotRead(TokenizedRule):
+    code = "TT771"
+    severity = "error"
+    needs_right_tokenizer = False
+
+    def findings(self) -> Iterator[Finding]:
+        found, rule = self.subject.summary, rule_of(self.subject.trainer.name)
+        unread = self._unread()
+        if rule is None or not unread:
+            return
+        yield self.finding(
+            f"{self.subject.trainer.called} does not read {name_list(unread)}, and the rows have no labels: all "
+            f"{found.tokens:,} tokens are learned",
+            "write the mask as labels: the id where it is 1, -100 elsewhere",
+            evidence=[f"{self.subject.trainer.called} {rule.without_labels}", rule.place],
+            count=found.rows,
+        )
+
+    def _unread(self) -> list[str]:
+        """The masks, where none of them is read."""
+        found, rule = self.subject.summary, rule_of(self.subject.trainer.name)
+        if rule is None or found.labels:
+            return []
+        asked = {"completion_mask"} if self.subject.spec.training.completion_only_loss else set()
+        masks = sorted(found.masks)
+        return [] if set(masks) & ({*rule.masks} | asked) else masks
+
+    def figure(self) -> str:
+        return f"masks: {name_list(sorted(self.subject.summary.masks))}"
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.summary.masks or self.subject.summary.labels:
+            return Unmet("it is about rows with a mask and without labels")
+        if rule_of(self.subject.trainer.name) is None:
+            return Unmet("it is not known which trainer reads the mask", "name it with --trainer")
+        return super().unmet()

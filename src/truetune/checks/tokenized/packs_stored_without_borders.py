@@ -1,0 +1,76 @@
+"""Rows hold several conversations, and no column says where one ends.
+
+## What it does
+Counts conversations in a row by BOS, system turns and stop tokens, and looks for `seq_lengths`, `position_ids` that
+begin again, numbers of documents, or an attention mask that numbers them.
+
+## Why it is bad
+Without borders the second conversation looks at the first, and answers with what it finds there. Plain text for
+pretraining is packed so on purpose, and nothing is said.
+
+## Example
+```yaml
+tokenizer: bos
+make: [healthy, {pack: joined}]
+```
+
+## Use instead
+```yaml
+tokenizer: bos
+make: [healthy, {pack: parted}]
+```
+
+## Fix safety
+There is no automatic fix: `truetune encode --packing best-fit` writes the borders.
+
+## References
+- huggingface/trl#3067, huggingface/trl#5316, huggingface/transformers#25452
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.render.rendering import Source
+
+FEWEST = 2
+"""A single row may quote a second conversation"""
+
+
+class PacksStoredWithoutBorders(TokenizedRule):
+    code = "TT330"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.summary
+        if self.subject.is_plain_text or found.joined.count < FEWEST:
+            return
+        yield self.finding(
+            f"{found.joined.count:,} of {found.rows:,} rows hold several documents, and no column parts them",
+            "pack with borders: truetune encode --packing best-fit, or a column seq_lengths or position_ids",
+            cases=cases_of(found.joined),
+            count=found.joined.count,
+            total=found.rows,
+        )
+
+    def figure(self) -> Measurement:
+        found = self.subject.summary
+        parted = f"; {found.parted:,} rows hold several that are parted" if found.parted else ""
+        return counted("rows that hold several documents without borders", found.joined.count, found.rows, parted)
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.is_plain_text:
+            return Unmet("it is about conversations, and the rows are plain text")
+        if not (self._begins_are_seen() or self.subject.summary.parted):
+            return super().unmet() or Unmet("without BOS and system turns a new conversation looks like a further turn")
+        return super().unmet()
+
+    def _begins_are_seen(self) -> bool:
+        """Do conversations begin with something that no further turn has?"""
+        found = self.subject.summary
+        return bool(found.begins_with_bos or found.counts[Source.SYSTEM].any() or not found.chats)

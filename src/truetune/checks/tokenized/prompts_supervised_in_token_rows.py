@@ -1,0 +1,73 @@
+"""Labels of tokenized rows hold the prompts.
+
+## What it does
+Places the ids by the template's headers, and looks for system, user and tool text that has labels. It is an error where
+most of it has, and a warning where some rows have.
+
+## Why it is bad
+The model learns to write what its users write. It comes from `labels = input_ids` in a `map`, from a mask that was lost
+while rows were packed, or from a response marker that was not found.
+
+## Example
+```yaml
+make: [healthy, {labels: copy}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode the rows again, with labels (`truetune encode`).
+
+## References
+- huggingface/trl#3728, huggingface/trl#1282, arXiv:2405.14394
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.needs import no_labels, no_turns
+from truetune.tokenized.summary import CONTENT
+
+
+class PromptsSupervisedInTokenRows(TokenizedRule):
+    code = "TT772"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        found, prompts = self.subject.summary, self.subject.summary.prompts_learned
+        if self.subject.learns_everything or not prompts.count or not found.says_what_is_learned:
+            return
+        learned, total = self._prompt_tokens()
+        most = 2 * learned >= total
+        everything = found.all_supervised.count == found.rows
+        yield self.finding(
+            f"{prompts.count:,} of {found.rows:,} rows have prompts in the loss: {learned:,} of {total:,} tokens of "
+            "system, user and tool text have labels",
+            "encode the rows again, with labels of the answers alone: truetune encode",
+            severity="error" if most else "warning",
+            evidence=["every token of every row has a label: the labels are a copy of the ids"] if everything else [],
+            cases=cases_of(prompts),
+            count=prompts.count,
+            total=found.rows,
+        )
+
+    def _prompt_tokens(self) -> tuple[int, int]:
+        counts = self.subject.summary.counts[list(CONTENT)]
+        return int(counts[:, 1].sum()), int(counts.sum())
+
+    def figure(self) -> Measurement:
+        return counted("tokens of system, user and tool text in the loss", *self._prompt_tokens())
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.learns_everything:
+            return Unmet("the settings ask for prompts in the loss")
+        return super().unmet() or no_labels(self.subject) or no_turns(self.subject)

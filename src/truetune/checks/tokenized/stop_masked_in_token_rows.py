@@ -1,0 +1,88 @@
+"""Stop tokens of tokenized rows are not in the loss, or not there at all.
+
+## What it does
+Looks at the token behind each learned answer: is it a stop token, and has it a label? Rows that a limit cut at their
+end are left aside.
+
+## Why it is bad
+A model that never learned to stop writes on until the limit. It comes from a pad token that is the EOS and is masked by
+its id, from a mask that ends with the text of the answer, or from rows without EOS.
+
+## Example
+```yaml
+make: [healthy, {labels: no-stop}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode the rows again (`truetune encode`), or choose another pad token first.
+
+## References
+- huggingface/transformers#23530, huggingface/transformers#22794, huggingface/trl#976
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.needs import no_labels, open_rows
+
+FEWEST, SHARE = 3, 0.05
+"""Answers without an end, and their share: single ones are of rows that were broken off before"""
+
+
+class StopMaskedInTokenRows(TokenizedRule):
+    code = "TT774"
+    severity = "error"
+
+    def findings(self) -> Iterator[Finding]:
+        answers, found = self.subject.summary.answers, self.subject.summary
+        masked = answers.closed - answers.stops_learned
+        if masked:
+            yield self.finding(
+                f"{masked:,} of {answers.closed:,} stop tokens behind learned answers are not in the loss",
+                "encode the rows again with labels on the stop tokens, or mask pads by their place and not by their id",
+                severity="error" if 2 * masked >= answers.closed else "warning",
+                evidence=self._about_pad(),
+                cases=cases_of(found.stops_masked),
+                count=masked,
+                total=answers.closed,
+            )
+        never = answers.open + self._ends_without_stop() if answers.learned else 0
+        if never >= FEWEST and never >= SHARE * answers.learned:
+            yield self.finding(
+                f"{never:,} of {answers.learned:,} learned answers end without a stop token",
+                "append the token that ends a turn (truetune encode does so), and encode the rows again",
+                severity="error" if 2 * never >= answers.learned else "warning",
+                cases=[*cases_of(found.cut_answers), *cases_of(found.open_rows)],
+                count=never,
+                total=answers.learned,
+            )
+
+    def _ends_without_stop(self) -> int:
+        """Rows that end without a stop token, and not at the limit, where a cut would have taken it."""
+        return 0 if self.subject.is_plain_text else open_rows(self.subject.summary).elsewhere
+
+    def _about_pad(self) -> list[str]:
+        special = self.subject.probes.tokenizer.special
+        pad = special.get("pad")
+        is_stop = pad is not None and pad.id in self.subject.placer.stops
+        return [f"the pad token {pad.token} is a stop token: a mask by its id hides both"] if pad and is_stop else []
+
+    def figure(self) -> Measurement:
+        answers = self.subject.summary.answers
+        return counted("stop tokens behind learned answers in the loss", answers.stops_learned, answers.closed)
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.summary.answers.learned:
+            return super().unmet() or no_labels(self.subject) or Unmet("no answer was recognised among the labels")
+        return super().unmet()

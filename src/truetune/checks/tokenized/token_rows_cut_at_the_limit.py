@@ -1,0 +1,69 @@
+"""Tokenized rows are cut off at one length.
+
+## What it does
+Counts rows of the greatest length, or of the `max_length` that is set, that end without a stop token.
+
+## Why it is bad
+What stood behind the limit is lost, the stop token first: the model learns answers without an end. In a cache the loss
+is final, since the text is gone.
+
+## Example
+```yaml
+make: [healthy, {ids: cut}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode again with a greater limit, or leave long rows out (`truetune encode --overflow
+drop`).
+
+## References
+- huggingface/trl#2400, huggingface/trl#6003, unslothai/unsloth#2904
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.needs import open_rows
+
+FEWEST = 2
+"""Rows of one length without an end that are no accident"""
+
+
+class TokenRowsCutAtTheLimit(TokenizedRule):
+    code = "TT778"
+    severity = "warning"
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.summary
+        cut = open_rows(found)
+        if self.subject.is_plain_text or cut.at_limit < FEWEST:
+            return
+        yield self.finding(
+            f"{cut.at_limit:,} of {found.rows:,} rows are cut off at {cut.limit:,} tokens, without a stop token",
+            "encode again with a greater limit, or leave these rows out: truetune encode --overflow drop",
+            severity="error" if 2 * cut.at_limit >= found.rows else "warning",
+            cases=[case for case in cases_of(found.open_rows) if case.text.startswith(f"{cut.limit:,} ")],
+            count=cut.at_limit,
+            total=found.rows,
+        )
+
+    def figure(self) -> Measurement:
+        found = self.subject.summary
+        limit = len(found.lengths) - 1
+        return counted("rows that end without a stop token", found.open_rows.count, found.rows, f"; longest {limit:,}")
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.is_plain_text:
+            return Unmet("it is about answers, and the rows are plain text, which may be cut anywhere")
+        return super().unmet()

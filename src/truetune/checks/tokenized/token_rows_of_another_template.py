@@ -1,0 +1,95 @@
+"""Tokenized rows were made with another chat template.
+
+## What it does
+Looks for the headers that this template writes, and for control tokens that it never writes. A sample of at most 256
+rows is read back as conversations, rendered by this template, and compared id by id.
+
+## Why it is bad
+The model learns one form of a chat and is served in another. It answers worse, or does not stop, and its loss is as low
+as ever.
+
+## Example
+```yaml
+make: [healthy, {ids: of-another-template}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: encode the rows again with the template that will be served, or serve the old one.
+
+## References
+- huggingface/trl#3468, huggingface/trl#3140, huggingface/trl#1233
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.render.rendering import Source
+from truetune.tokenized.data import STRANGE
+
+FEWEST, SHARE = 2, 0.1
+"""Conversations that differ: a single one may hold what is rendered otherwise when read back"""
+
+
+class TokenRowsOfAnotherTemplate(TokenizedRule):
+    code = "TT333"
+    severity = "error"
+    needs_right_tokenizer = False
+
+    def findings(self) -> Iterator[Finding]:
+        found, trip = self.subject.summary, self.subject.round_trip
+        if len(trip.strange) >= STRANGE * trip.read > 0 or found.beyond.count:
+            return  # another tokenizer made the rows
+        if self.subject.is_plain_text or not self.subject.placer.layout.headers or not self._own_template():
+            return
+        foreign = self.subject.foreign_tokens()
+        if not found.chats:
+            how = "stand in the rows as plain text" if found.headers_as_text else "never occur in the rows"
+            yield self.finding(
+                f"the headers that this template writes ({self._header()!r}) {how}",
+                "encode the rows again with this template, or name the one that made them: --template FILE",
+                severity="error" if foreign or found.headers_as_text else "warning",
+                evidence=[f"control tokens that the template does not write: {', '.join(foreign)}"] if foreign else [],
+            )
+        elif len(trip.differ) >= max(FEWEST, SHARE * trip.rendered):
+            yield self.finding(
+                f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back render to other ids",
+                "encode the rows again with this template, or name the one that made them: --template FILE",
+                severity="warning",
+                cases=[Case(text, origin) for origin, text in trip.differ],
+                count=len(trip.differ),
+                total=trip.rendered,
+            )
+
+    def _own_template(self) -> bool:
+        """LLaMA-Factory renders by templates of its own, which differ on purpose."""
+        return self.subject.trainer.template.value != "own"
+
+    def _header(self) -> str:
+        headers = self.subject.placer.layout.headers
+        answers = [header.text for header in headers if header.role is Source.ASSISTANT]
+        return (answers or [headers[0].text])[0].decode("utf-8", "replace")
+
+    def figure(self) -> Measurement:
+        trip = self.subject.round_trip
+        return counted("conversations that render to other ids", len(trip.differ), trip.rendered)
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.placer.layout.headers:
+            return super().unmet() or Unmet("the tokenizer has no chat template", "name one with --template")
+        if self.subject.is_plain_text:
+            return Unmet("it is about conversations, and the rows are plain text")
+        if not self._own_template():
+            return Unmet(f"{self.subject.trainer.called} renders rows by templates of its own")
+        if not self.subject.round_trip.rendered:
+            return super().unmet() or Unmet("no row could be read back as a conversation")
+        return super().unmet()

@@ -1,0 +1,83 @@
+"""Rows of token ids say nothing of what is to be learned.
+
+## What it does
+Looks for a column `labels` or a mask (`loss_mask`, `completion_mask`, `assistant_masks`) beside `input_ids`. Where
+there is none it is an error for rows in which turns of the template are found, and a note for plain text, which a model
+may be pretrained on.
+
+## Why it is bad
+A trainer cannot mask what it can no longer tell apart: the text is gone. It copies `input_ids` into the labels, and the
+model learns its users' prompts with the answers. `completion_only_loss` and `assistant_only_loss` do nothing for them.
+
+## Example
+```yaml
+make: [healthy, {drop: [labels]}]
+```
+
+## Use instead
+```yaml
+make: [healthy]
+```
+
+## Fix safety
+There is no automatic fix: `truetune encode` writes ids with labels; or give the trainer the rows before they were
+tokenized.
+
+## References
+- huggingface/trl#1507, huggingface/open-r1#517, huggingface/transformers#26357
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, counted
+from truetune.checks.rule import TokenizedRule
+from truetune.tokenized.summary import CONTENT
+from truetune.trainers.token_rows import rule_of
+
+EVERYTHING = "a trainer learns everything, prompts too"
+
+
+class TokenRowsWithoutLabels(TokenizedRule):
+    code = "TT770"
+    severity = "error"
+    needs_right_tokenizer = False
+
+    def findings(self) -> Iterator[Finding]:
+        found = self.subject.summary
+        if found.says_what_is_learned or self.subject.learns_everything:
+            return
+        rule = rule_of(self.subject.trainer.name)
+        does = (
+            f"{self.subject.trainer.called} {rule.without_labels}"
+            if rule
+            else "a trainer learns everything, prompts too"
+        )
+        known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
+        if found.chats:
+            given = sum(int(found.counts[source].sum()) for source in CONTENT)
+            yield self.finding(
+                f"{found.rows:,} rows have input_ids and neither labels nor a mask: {does}",
+                "encode the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",
+                evidence=[f"{given:,} of {found.tokens:,} tokens are system, user or tool text", *known],
+                count=found.rows,
+            )
+        else:
+            yield self.finding(
+                f"{found.rows:,} rows have neither labels nor a mask: {does}",
+                "leave it so for pretraining; for prompts with answers, encode the rows with labels (truetune encode)",
+                severity="info",
+                count=found.rows,
+            )
+
+    def figure(self) -> Measurement:
+        found = self.subject.summary
+        return counted("rows with labels or a mask", found.rows if found.says_what_is_learned else 0, found.rows)
+
+    def unmet(self) -> Unmet | None:
+        if self.subject.learns_everything:
+            return Unmet("the settings ask for all tokens in the loss")
+        return super().unmet()

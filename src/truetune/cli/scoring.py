@@ -1,0 +1,64 @@
+"""`truetune score`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from truetune.cli.helping import Command
+from truetune.cli.options import OF_RULES, pairs
+from truetune.cli.output import Delivery, files_read, report_options
+from truetune.data.output_file import check_output_file
+from truetune.errors import UsageError
+
+
+@click.command(cls=Command, short_help="Judge answers that your own code made.")
+@click.argument("predictions", metavar="PREDICTIONS")
+@click.option("--data", multiple=True, metavar="PATH",
+              help="Rows that the answers belong to: their prompts and references. Repeatable.")  # fmt: skip
+@click.option("--map", "columns", multiple=True, metavar="OURS=THEIRS",
+              help="Column names: --map prediction=resp. Ours: prediction, prompt, reference, step, stopped. "
+              "Repeatable.")  # fmt: skip
+@click.option("--parser", metavar="NAME",
+              help="Read answers and references, and try that first: json, json-schema:FILE, number, choice, "
+              "regex:PATTERN, python:FILE.py:function.")  # fmt: skip
+@click.option("--max-new-tokens", type=click.IntRange(1, 100_000), metavar="N",
+              help="Where the answers were cut.")  # fmt: skip
+@click.option("--min-success", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="Exit code 1 where surely fewer answers are good: the interval's upper end is below.")  # fmt: skip
+@click.option("--save", metavar="FILE", help="Write the answers with their verdicts to this .jsonl or .parquet file.")
+@report_options
+def score(predictions: str, save: str | None, columns: tuple[str, ...], **options: Any) -> int:
+    """Judge the answers in PREDICTIONS, as `truetune sample` judges those of a model: empty, looping, in another
+    language, repeating the question, far too long, all alike; by step, where the rows have one.
+
+    PREDICTIONS is a JSONL, JSON, CSV or Parquet file with a column of answers, and with prompts (or messages),
+    references,
+    steps and what ended each answer (finish_reason, stopped) as far as they are known. No model is needed. The exit
+    code is 1 where a finding is an error, or where --min-success is missed.
+
+    \b
+    Examples:
+      truetune score preds.jsonl
+      truetune score generated_predictions.jsonl --data held-out.jsonl
+      truetune score preds.csv --map prediction=resp --map reference=gold --parser number
+    """
+    from truetune.evaluation.score import score as judge_answers
+
+    if save is not None and not save.endswith((".jsonl", ".parquet")):
+        raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
+    inputs = files_read()
+    if save is not None:
+        from truetune.evaluation.report import SAMPLES_FORM
+
+        check_output_file(Path(save), SAMPLES_FORM, inputs)
+    deliver = Delivery.of(options)
+    settings = {name: value for name in OF_RULES if (value := options.pop(name)) not in (None, ())}
+    report = judge_answers(predictions, columns=dict(pairs(columns, "--map")), **options, **settings)
+    try:
+        return deliver(report)
+    finally:
+        if save is not None:
+            report.save(save, inputs)

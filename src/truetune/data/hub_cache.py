@@ -1,0 +1,158 @@
+"""Data sets of the Hugging Face hub that are on this machine: those that huggingface_hub or datasets has cached.
+
+Nothing is downloaded. `owner/name` is found as a snapshot of the hub cache (`datasets--owner--name`), whose files keep
+the names of the repository, or as Arrow files of the `datasets` cache (`owner___name`). `owner/name:train_sft` names a
+split, `owner/name:main/train` the split of a configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.errors import DataError, name_list
+
+HUB_NAME = re.compile(r"([\w][\w.-]{0,95})/([\w][\w.-]{0,95})(?::([\w./-]{1,200}))?")
+ROWS = frozenset((".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".arrow", ".gz", ".zst", ".bz2", ".xz"))
+NOT_ROWS = frozenset(("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json"))
+PART = re.compile(r"-\d{5}-of-\d{5}.*")
+"""Behind the split in the name of one of several files"""
+SPLIT_WORD = re.compile(r"(?:^|[^a-zA-Z])(train|validation|valid|val|dev|test|eval)(?![a-zA-Z])", re.IGNORECASE)
+MAX_FILES = 10_000
+"""Files of a cached data set that are looked at; the largest ones of the hub have some thousand"""
+
+
+def hub_home() -> Path:
+    """The folder of huggingface_hub and datasets: HF_HOME, else in the user's cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("HF_HOME") or Path(cache) / "huggingface").expanduser()
+
+
+def hub_cache() -> Path:
+    """Where huggingface_hub keeps repositories."""
+    named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    return Path(named or hub_home() / "hub").expanduser()
+
+
+def datasets_cache() -> Path:
+    """Where datasets keeps what it has prepared."""
+    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home() / "datasets").expanduser()
+
+
+def is_hub_name(name: str) -> bool:
+    """Can it be the name of a repository, and is nothing of this name here? `data/rows.jsonl` is a path."""
+    found = HUB_NAME.fullmatch(name)
+    if found is None or Path(name).exists() or Path(found[1]).exists():
+        return False
+    return Path(found[2]).suffix.lower() not in ROWS | {".yaml", ".yml", ".py", ".toml", ".log", ".ipynb"}
+
+
+def cached_data(name: str) -> list[Path]:
+    """The files of a data set of the hub that is cached, in order; none where it is not.
+
+    Raises DataError where it has several splits or configurations and the name tells none of them.
+    """
+    found = HUB_NAME.fullmatch(name)
+    if found is None:
+        return []
+    owner, repository, wanted = found[1], found[2], found[3]
+    splits: dict[str, list[Path]] = {}
+    for split, path in [*_of_snapshot(owner, repository)] or _of_prepared(owner, repository):
+        splits.setdefault(split, []).append(path)
+    if not splits:
+        return []
+    return sorted(splits[_chosen(f"{owner}/{repository}", list(splits), wanted)])
+
+
+def not_cached(name: str) -> str:
+    """What is said of the name of a repository that is not cached as data."""
+    found = HUB_NAME.fullmatch(name)
+    assert found is not None, "it is asked for names of repositories"
+    repository = f"{found[1]}/{found[2]}"
+    if (hub_cache() / f"models--{found[1]}--{found[2]}").is_dir():
+        return f"{repository}: this is a model in the Hugging Face cache, not data; name it with -t (--tokenizer)"
+    return (
+        f"{name}: no such file or folder, and no data set of this name in the Hugging Face cache ({hub_home()}); "
+        f"truetune does not use the network: download it first, as with `hf download {repository} --repo-type dataset`"
+    )
+
+
+def _chosen(repository: str, splits: list[str], wanted: str | None) -> str:
+    """The split that is meant."""
+    if wanted is not None:
+        fits = [split for split in splits if wanted in (split, split.rpartition("/")[2])]
+    else:
+        fits = [split for split in splits if split.rpartition("/")[2] == "train"]
+        fits = fits or (splits if len(splits) == 1 else [])
+        fits = fits or [split for split in splits if split.rpartition("/")[2].startswith("train")]
+    if len(fits) == 1:
+        return fits[0]
+    wrong = "" if wanted is None else f":{wanted}"
+    named = f"{repository}:{(fits or splits)[0]}"
+    raise DataError(f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {named}")
+
+
+def _of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+    """(split, file) of the newest snapshot in the hub cache."""
+    folder = hub_cache() / f"datasets--{owner}--{repository}"
+    snapshot = _snapshot(folder)
+    if snapshot is None:
+        return
+    for path in _files(snapshot):
+        if path.name not in NOT_ROWS and not any(part.startswith(".") for part in path.relative_to(snapshot).parts):
+            yield _split_of(path.relative_to(snapshot)), path
+
+
+def _snapshot(folder: Path) -> Path | None:
+    """The snapshot that `main` names, else the newest; None where there is none."""
+    try:
+        named = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        named = ""
+    if re.fullmatch(r"[0-9a-f]{7,64}", named) and (folder / "snapshots" / named).is_dir():
+        return folder / "snapshots" / named
+    snapshots = [path for path in _entries(folder / "snapshots") if path.is_dir()]
+    return max(snapshots, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+    """(split, file) of the `datasets` cache: owner___name/configuration/version/hash/name-split.arrow."""
+    wanted = f"{owner}___{repository}".lower()
+    for folder in _entries(datasets_cache()):
+        if folder.name.lower() != wanted:
+            continue
+        for path in _files(folder):
+            configuration, *_ = path.relative_to(folder).parts
+            stem = PART.sub("", path.stem)
+            split = stem.rpartition("-")[2]
+            if path.suffix == ".arrow" and not path.name.startswith("cache-"):
+                yield (split if configuration == "default" else f"{configuration}/{split}"), path
+
+
+def _split_of(path: Path) -> str:
+    """The split of a file by its name and folders, with its configuration: `data/train-00000-of-00002.parquet` is of
+    `train`, `main/test-00000-of-00001.parquet` of `main/test`."""
+    stem = path.name
+    while Path(stem).suffix.lower() in ROWS:
+        stem = Path(stem).stem
+    stem = PART.sub("", stem)
+    folders = [part for part in path.parts[:-1] if part != "data"]
+    if not PART.search(path.name):
+        word = SPLIT_WORD.search(stem) or next(filter(None, map(SPLIT_WORD.search, folders)), None)
+        stem = "train" if word is None else word[1].lower()
+        folders = [part for part in folders if SPLIT_WORD.fullmatch(part) is None]
+    return "/".join([*folders, stem])
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    found = (path for path in folder.rglob("*") if path.suffix.lower() in ROWS and path.is_file())
+    return (path for path, _ in zip(found, range(MAX_FILES), strict=False))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,93 @@
+"""Media: the images, sound and video of rows.
+
+A processor turns each into tokens, hundreds for an image, by its size and its own settings. A tokenizer alone can't
+count those, so what is said of lengths leaves them out, and has to say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.data.conversation import Conversation
+
+KINDS = ("image", "sound", "video")
+COLUMNS = {
+    "image": "image", "images": "image", "image_path": "image", "image_url": "image", "img": "image",
+    "audio": "sound", "audios": "sound", "sound": "sound", "speech": "sound",
+    "video": "video", "videos": "video", "video_path": "video",
+}  # fmt: skip
+"""Columns in which data sets keep them: paths, URLs, or the bytes"""
+PARTS = {
+    "image": "image", "image_url": "image", "input_image": "image",
+    "audio": "sound", "audio_url": "sound", "input_audio": "sound",
+    "video": "video", "video_url": "video", "input_video": "video",
+}  # fmt: skip
+"""Types of content parts"""
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """How many of each there are, and in how many rows."""
+
+    rows: int = 0
+    images: int = 0
+    sounds: int = 0
+    videos: int = 0
+
+    def __add__(self, other: Media) -> Media:
+        return Media(
+            self.rows + other.rows,
+            self.images + other.images,
+            self.sounds + other.sounds,
+            self.videos + other.videos,
+        )
+
+    def __bool__(self) -> bool:
+        return self.rows > 0
+
+    def __str__(self) -> str:
+        """`30 images and 1 video`"""
+        counts = zip(KINDS, (self.images, self.sounds, self.videos), strict=True)
+        return " and ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts if count)
+
+    @property
+    def not_counted(self) -> str:
+        """What lengths have to say of them."""
+        return f"the tokens of {self} are not counted"
+
+
+NONE = Media()
+
+
+def media_of(rows: Iterable[Conversation]) -> Media:
+    """The media of some rows, by their columns and by the parts of their contents."""
+    total = NONE
+    for row in rows:
+        in_columns = COLUMNS.keys() & row.raw.keys() if row.raw else ()
+        parts = [part for message in row.messages if type(part := message.get("content")) is list]
+        if in_columns or parts:
+            total += _of_row(row, in_columns, parts)
+    return total
+
+
+def _of_row(row: Conversation, columns: Iterable[str], contents: list[list[Any]]) -> Media:
+    """Of one row; what a column holds and a part stands for is one, so that the greater number counts."""
+    held, placed = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+    for column in columns:
+        held[COLUMNS[column]] += _items((row.raw or {})[column])
+    for part in (part for content in contents for part in content if isinstance(part, dict)):
+        if (kind := PARTS.get(str(part.get("type")))) is not None:
+            placed[kind] += 1
+    counts = [max(held[kind], placed[kind]) for kind in KINDS]
+    return Media(1, *counts) if any(counts) else NONE
+
+
+def _items(value: Any) -> int:
+    """How many a column's value holds: a list holds several, an empty value none."""
+    if isinstance(value, list):
+        return sum(map(_items, value))
+    if isinstance(value, dict):
+        return int(any(part is not None for part in value.values()))
+    return int(bool(value))

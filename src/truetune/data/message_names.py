@@ -1,0 +1,76 @@
+"""Names inside messages: the keys that hold role and content, and the roles, where a file calls them otherwise.
+
+Settings of other stacks say them (Axolotl's `message_property_mappings` and `roles`). In a map they stand as
+`message.role=from`, `message.content=value` and `role.assistant=agent,bot`: truetune's name, then the file's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from truetune.errors import SpecError
+
+KEY, ROLE = "message.", "role."
+KEYS = ("role", "content")
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def is_inside_messages(name: str) -> bool:
+    """Does this key of a map name something inside messages, and no column?"""
+    return name.startswith((KEY, ROLE))
+
+
+def roles_named(columns: Mapping[str, str]) -> dict[str, str]:
+    """Each role as the file calls it -> truetune's, as far as a map says so."""
+    return {
+        source: ours.removeprefix(ROLE)
+        for ours, theirs in columns.items()
+        if ours.startswith(ROLE)
+        for source in theirs.split(",")
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class MessageNames:
+    """How a file names what stands inside its messages."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Key of a message in the file -> `role` or `content`"""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Role in the file -> truetune's"""
+
+    @classmethod
+    def of_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
+        """The names that a map gives; None where it speaks of columns alone.
+
+        Raises SpecError for a key or a role that messages do not have.
+        """
+        inside = [name for name in columns if is_inside_messages(name)]
+        for name in inside:
+            known = [KEY + key for key in KEYS] + [ROLE + role for role in ROLES]
+            if name not in known:
+                raise SpecError(f"--map {name}={columns[name]}: expected one of {', '.join(known)}")
+        if not inside:
+            return None
+        keys = {columns[KEY + key]: key for key in KEYS if KEY + key in columns}
+        return cls(keys, roles_named(columns))
+
+    def renamed(self, value: Any) -> Any:
+        """A column's value with its messages in truetune's names; what is no list of messages stays as it is."""
+        if not isinstance(value, list):
+            return value
+        return [self._message(item) if isinstance(item, dict) else item for item in value]
+
+    def _message(self, item: dict[str, Any]) -> dict[str, Any]:
+        taken = set(self.keys.values())
+        rest = {key: value for key, value in item.items() if key not in self.keys and key not in taken}
+        message = {ours: item[theirs] for theirs, ours in self.keys.items() if theirs in item}
+        # Where the file has no such key, its own role and content stand for it.
+        kept = {key: item[key] for key in taken if key in item and key not in message and key not in self.keys}
+        made = {**message, **kept, **rest}
+        for key in ("role", "from"):
+            if isinstance(made.get(key), str):
+                made[key] = self.roles.get(made[key], made[key])
+        return made

@@ -1,0 +1,140 @@
+"""Which column of a file of predictions is what, by its name.
+
+Names are compared without case, and `Model Output`, `model-output` and `modelOutput` are one. A name that is not known
+as a whole is taken by its parts (`gold_label`, `input_text`), where the column holds text and no other one has such a
+part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from truetune.errors import DataError, UsageError, name_list
+from truetune.spec.near import near
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "prediction": (
+        "prediction", "predictions", "predict", "predicted", "pred", "preds", "generated_text", "generated",
+        "generation", "generations", "generated_texts", "gen", "model_output", "model_answer", "model_response",
+        "generated_answer", "llm_output", "llm_response", "actual_output", "resps", "filtered_resps", "hypothesis",
+        "hypotheses", "hyp", "sampled", "decoded", "response", "responses", "resp", "output", "outputs", "answer",
+        "completion", "completions", "choices", "result", "text_out", "out", "text",
+    ),
+    "prompt": (
+        "messages", "conversations", "prompt", "prompts", "question", "questions", "instruction", "query", "user_input",
+        "user_query", "user_prompt", "input", "inputs", "input_text", "text_in", "problem", "request", "user", "human",
+        "q", "source", "src", "in", "x",
+    ),
+    "reference": (
+        "reference", "references", "reference_answer", "reference_output", "reference_outputs", "ref", "gold",
+        "gold_answer", "golden_answer", "golden", "ground_truth", "groundtruth", "gt", "truth", "expected",
+        "expected_output", "expected_answer", "target", "targets", "label", "labels", "ideal", "correct_answer",
+        "solution", "answer", "output", "completion", "chosen", "a", "y",
+    ),
+    "step": ("step", "global_step", "training_step", "train_step", "checkpoint_step", "iteration"),
+    "stopped": ("stopped", "finish_reason", "stop_reason", "finished"),
+}  # fmt: skip
+"""What a column is, and what files call it, the surest name first"""
+PARTS: Mapping[str, str] = {
+    "reference": "reference ref gold golden truth gt target expected label ideal",
+    "prediction": "prediction predictions predict predicted pred preds generated generation hypothesis hyp response "
+                  "resp completion output answer infer inference",
+    "prompt": "prompt question query instruction input problem",
+}  # fmt: skip
+"""Parts of a name that tell what a column is; the first that fits is taken: `expected_output` is a reference"""
+_NO_TEXT = (
+    "id ids token tokens len length type time latency count score scores hash index idx num logprob logprobs cost file "
+    "path category lang language url date embedding rating correct accuracy loss format"
+)
+NO_TEXT = frozenset(_NO_TEXT.split())
+"""Parts of the names of columns that say something about a text, and are none"""
+CURVES = frozenset(("loss", "train_loss", "eval_loss", "learning_rate", "grad_norm"))
+ONLY_IDS = frozenset(("output_ids", "token_ids", "generated_ids", "input_ids"))
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OTHER_SEPARATORS = re.compile(r"[;\t|]")
+_GAPS = re.compile(r"[\W_]+")
+Row = Mapping[str, Any]
+
+
+def find_columns(rows: Sequence[Row], given: Mapping[str, str], where: str) -> dict[str, str]:
+    """What the columns of some rows are: `prediction` -> `response`. `given` says it of some, and is not doubted.
+
+    Raises UsageError for a map of no known column, DataError where no column holds predictions.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    _check_map(names, given, where)
+    if len(names) == 1 and len(parts := _OTHER_SEPARATORS.split(names[0])) > 1:
+        raise DataError(
+            f"{where}: {len(parts)} columns that are parted by {names[0][len(parts[0])]!r}; expected commas"
+        )
+    taken = dict(given)
+    plain = {plain_name(name): name for name in reversed(names)}
+    for ours, known in NAMES.items():
+        free = [plain[name] for name in known if name in plain and plain[name] not in taken.values()]
+        if ours not in taken and free:
+            taken[ours] = free[0]
+    for ours in PARTS:
+        if ours not in taken and len(found := _named_in_part(ours, rows, names, taken)) == 1:
+            taken[ours] = found[0]
+    if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
+        taken["prediction"] = taken["prompt"]
+    if "prediction" not in taken:
+        raise DataError(f"{where}: no column of predictions; the rows have {name_list(names)}"
+                        f"{_advice(rows, names, taken)}")  # fmt: skip
+    return taken
+
+
+def plain_name(name: str) -> str:
+    """In small letters, with `_` between its parts."""
+    return _GAPS.sub("_", _CAMEL.sub("_", name)).strip("_").casefold()
+
+
+def _check_map(names: Sequence[str], given: Mapping[str, str], where: str) -> None:
+    for ours, theirs in given.items():
+        if ours not in NAMES:
+            raise UsageError(f"--map {ours}={theirs}: {ours} is no column of predictions{near(ours, NAMES)}; known are "
+                             f"{', '.join(NAMES)}")  # fmt: skip
+        if theirs not in names and theirs.partition(".")[0] not in names:
+            raise DataError(f"{where}: --map {ours}={theirs}: there is no column {theirs}{near(theirs, names)}; the "
+                            f"rows have {name_list(names)}")  # fmt: skip
+
+
+def _named_in_part(ours: str, rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]) -> list[str]:
+    return [
+        name for name in names
+        if name not in taken.values() and _kind_by_parts(name) == ours and _holds_text(rows, name)
+    ]  # fmt: skip
+
+
+def _kind_by_parts(name: str) -> str | None:
+    parts = set(plain_name(name).split("_"))
+    if parts & NO_TEXT:
+        return None
+    return next((ours for ours, known in PARTS.items() if parts & set(known.split())), None)
+
+
+def _holds_text(rows: Sequence[Row], name: str) -> bool:
+    return any(isinstance(row.get(name), str | list | dict) for row in rows)
+
+
+def _advice(rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]) -> str:
+    """What to do about a file without a column of predictions."""
+    plain = {plain_name(name) for name in names}
+    if plain & CURVES:
+        return ": this is a log of curves; did you mean truetune diagnose?"
+    if plain & ONLY_IDS:
+        return ": these are token ids; decode them (tokenizer.batch_decode) and write the texts"
+    if {"custom_id", "body"} <= plain:
+        return ": these are the requests of a batch; score its output, with --data and this file"
+    free = list(_free_text_columns(rows, names, taken))
+    if 0 < len(free) < 4:
+        return f"; did you mean {' or '.join(f'--map prediction={name}' for name in free)}?"
+    return ": name it with --map prediction=COLUMN"
+
+
+def _free_text_columns(rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]) -> Iterator[str]:
+    for name in names:
+        if name not in taken.values() and not set(plain_name(name).split("_")) & NO_TEXT and _holds_text(rows, name):
+            yield name

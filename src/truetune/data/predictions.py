@@ -1,0 +1,320 @@
+"""Predictions: answers that somebody else's code made, out of files or lists.
+
+A row has a prediction, and may have the prompt, the reference, the step of the training and what ended the answer.
+Columns
+are found by their names; where one name may be two things (`answer`), the prediction is the one that is called most
+like a prediction, and the reference is what is left. A map of columns says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from os import PathLike, fspath
+from typing import Any
+
+from truetune.data.conversation import Conversation
+from truetune.data.files import open_raw, resolve, unpacked
+from truetune.data.prediction_columns import NAMES, find_columns, plain_name
+from truetune.data.prediction_rows import Line, Said, messages_of, texts_in, unfolded
+from truetune.data.records import records
+from truetune.data.remote import place
+from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
+from truetune.data.rows import read as read_conversations
+from truetune.errors import DataError, UsageError
+from truetune.parsing.files import bounded_lines
+
+ENDED = frozenset(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1"))
+CUT = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))
+"""What `finish_reason` and the like say of an answer that ended, and of one that was cut"""
+FIRST = 8
+"""Rows that tell what a file is"""
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """An answer, and what is known of it."""
+
+    text: str
+    prompt: str | Messages = ""
+    """The question, or the messages before the answer; empty where it is not known"""
+    reference: str = ""
+    """What should have been said; empty where it is not known"""
+    step: int = 0
+    """Of the training"""
+    stopped: bool | None = None
+    """Did it end by itself? False where it was cut at a limit; None where that is not known"""
+    file: str = ""
+    line: int = 0
+    custom_id: str = ""
+    """Of the request of a batch that it answers"""
+
+    @property
+    def question(self) -> str:
+        """The last thing that was said before the answer."""
+        if isinstance(self.prompt, str):
+            return self.prompt
+        said = [_content(message) for message in self.prompt if _role(message) == "user"]
+        return said[-1] if said else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The predictions of some files."""
+
+    predictions: tuple[Prediction, ...]
+    columns: Mapping[str, str]
+    """What each column was taken for: `prediction` -> `response`"""
+    without: int = 0
+    """Rows that hold no prediction"""
+    broken: tuple[str, ...] = ()
+    """Lines that hold no row, and why"""
+
+
+def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = None) -> Read:
+    """The predictions of JSONL, JSON, CSV or Parquet files, in order.
+
+    `columns` says what the files call a column: {"prediction": "resp"}; a dot goes into an object ("doc.question").
+
+    Raises DataError for a file that can't be read or holds no prediction, UsageError for a map of no known column.
+    """
+    values, broken = list[tuple[Any, str, int]](), list[str]()
+    for path in paths:
+        if _is_plain_text(path):
+            values += _plain_lines(path)
+            continue
+        for source in resolve([path]):
+            with open_raw(source.path) as raw:
+                for record in records(source, raw):
+                    if record.error is not None or not isinstance(record.row, dict | list):
+                        broken.append(str(record.error or f"{source.path}:{record.line}: no object"))
+                    else:
+                        values.append((record.row, str(source.path), record.line))
+    lines = unfolded(values)
+    if not lines:
+        raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
+    return replace(_read(lines, columns or {}), broken=tuple(broken))
+
+
+def _is_plain_text(path: str) -> bool:
+    """Is it a file of one answer a line, as scripts on summaries and translations write it?"""
+    file = place(path)
+    if file.suffix != ".txt" or not file.is_file():
+        return False
+    with open_raw(file) as raw:
+        return unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[", b"")
+
+
+def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
+    """Raises DataError where a line is too long or no UTF-8."""
+    file = place(path)
+    with open_raw(file) as raw:
+        try:
+            for number, (line, _) in enumerate(bounded_lines(unpacked(raw, file)), 1):
+                yield {"prediction": line.decode().removeprefix("\ufeff").rstrip("\r\n")}, path, number
+        except ValueError as error:
+            raise DataError(f"{path}: not text that can be read: {error}") from None
+
+
+def predictions_of(
+    texts: Iterable[str | Mapping[str, Any] | Prediction],
+    prompts: Sequence[str | Messages] | None = None,
+    references: Sequence[str] | None = None,
+    *,
+    steps: Sequence[int] | None = None,
+    stopped: Sequence[bool | None] | None = None,
+) -> tuple[Prediction, ...]:
+    """Predictions out of lists: texts, rows with the columns of a file, or predictions; the other lists go over them.
+
+    Raises UsageError where a list is not as long as the texts, DataError for a row without a prediction.
+    """
+    found = [_prediction(text, number) for number, text in enumerate(texts, 1)]
+    given: dict[str, Sequence[Any] | None] = {
+        "prompt": prompts, "reference": references, "step": steps, "stopped": stopped,
+    }  # fmt: skip
+    for name, values in given.items():
+        if values is None:
+            continue
+        if len(values) != len(found):
+            raise UsageError(f"truetune.score: {len(found):,} predictions, {len(values):,} of `{name}`; give as many")
+        over: list[dict[str, Any]] = [{name: unrendered(value) if name == "prompt" else value} for value in values]
+        found = [replace(one, **changes) for one, changes in zip(found, over, strict=True)]
+    return tuple(found)
+
+
+def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[Prediction, ...]:
+    """The predictions with the prompts and references of the rows that they answer, where they lack them.
+
+    They are found by the question; where the predictions have none, by their order, and then there must be as many.
+
+    Raises DataError where the rows don't fit the predictions, or can't be read.
+    """
+    requests = _requests(data)
+    if requests:
+        return tuple(replace(one, prompt=one.prompt or requests.get(one.custom_id, "")) for one in predictions)
+    rows = [_asked_and_said(row) for row in read_conversations(data)]
+    if any(prediction.question for prediction in predictions):
+        by_question = {_plain(question): (question, answer) for question, answer in rows}
+        found = [by_question.get(_plain(prediction.question)) for prediction in predictions]
+        if not any(found):
+            raise DataError(f"{', '.join(data)}: no row asks what a prediction answers; expected the same questions")
+    else:
+        steps = [prediction.step for prediction in predictions]
+        if any(steps.count(step) != len(rows) for step in set(steps)):
+            raise DataError(f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions without a "
+                            "prompt; expected one each, in the same order")  # fmt: skip
+        found = [rows[steps[:at].count(step)] for at, step in enumerate(steps)]
+    return tuple(
+        prediction if row is None
+        else replace(prediction, prompt=prediction.prompt or row[0], reference=prediction.reference or row[1])
+        for prediction, row in zip(predictions, found, strict=True)
+    )  # fmt: skip
+
+
+def _requests(data: Sequence[str]) -> dict[str, Messages]:
+    """The messages of the requests of a batch, by their custom_id; nothing where the files hold none."""
+    found: dict[str, Messages] = {}
+    for source in resolve(data):
+        with open_raw(source.path) as raw:
+            for record in records(source, raw):
+                row = record.row if isinstance(record.row, dict) else {}
+                if "custom_id" not in row:
+                    return {}
+                found[str(row["custom_id"])] = tuple(messages_of(row.get("body", row.get("params"))) or ())
+    return found
+
+
+def score_hint(path: str | PathLike[str]) -> str:
+    """`; did you mean: truetune score PATH?` for a file of answers that is given to a command for models or runs;
+    nothing for any other."""
+    try:
+        source = resolve([fspath(path)])[0]
+        with open_raw(source.path) as raw:
+            rows = [record.row for record in islice(records(source, raw), FIRST) if isinstance(record.row, dict | list)]
+    except (DataError, IndexError):
+        return ""
+    try:
+        lines = unfolded([(row, str(path), 1) for row in rows])
+        taken = find_columns([line.row for line in lines], {}, str(path))
+    except DataError:
+        lines, taken = [], {}
+    sure = NAMES["prediction"][: NAMES["prediction"].index("response")]
+    if plain_name(taken.get("prediction", "")) in sure or {"prediction", "reference"} <= taken.keys():
+        return f"; did you mean: truetune score {path}?"
+    if lines and next(texts_in(lines[0].row), Said("")).ended is not None:
+        return f"; did you mean: truetune score {path}?"
+    return f"; for the answers in it: truetune score {path}; for rows to ask: --data {path}" if rows else ""
+
+
+def _read(lines: Sequence[Line], columns: Mapping[str, str]) -> Read:
+    taken = find_columns([line.row for line in lines], columns, lines[0].path)
+    by_row = [list(_of_row(line.row, taken, line.path, line.line)) for line in lines]
+    found = [one for row in by_row for one in row]
+    if not found:
+        raise DataError(f"{lines[0].path}: no row holds a prediction in `{taken['prediction']}`; expected a text")
+    return Read(tuple(found), taken, sum(not row for row in by_row))
+
+
+def _of_row(row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int) -> Iterator[Prediction]:
+    """The predictions of one row, one or several."""
+    cells = {ours: _at(row, theirs) for ours, theirs in taken.items()}
+    same = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
+    wanted = next((said.text for said in texts_in(cells.get("reference"))), "")
+    asked, last = _prompt_and_last_answer(cells.get("prompt", _messages_before(cells["prediction"])))
+    if isinstance(asked, str) and plain_name(taken.get("prompt", "")) == "instruction":
+        more = row.get("input")
+        asked = f"{asked}\n{more}" if isinstance(more, str) and more.strip() else asked
+    reference = cut_stop_tokens(wanted or ("" if same else last))[0]
+    for said in texts_in(cells["prediction"]):
+        text, has_stop = cut_stop_tokens(said.text)
+        stopped = _stopped(cells.get("stopped") if said.ended is None else said.ended)
+        yield Prediction(
+            text, asked, reference, _step(cells.get("step")), has_stop or stopped, file, line,
+            str(row.get("custom_id") or ""),
+        )  # fmt: skip
+
+
+def _messages_before(prediction: Any) -> Any:
+    """The chat that a prediction stands at the end of; None where it is an answer alone."""
+    messages = messages_of(prediction) if isinstance(prediction, list | str) else None
+    return messages if messages is not None and len(messages) > 1 else None
+
+
+def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
+    """What was asked, and the assistant's turn at its end, which is no part of it."""
+    messages = messages_of(cell)
+    if messages is None:
+        return unrendered(next((said.text for said in texts_in(cell)), "")), ""
+    if _role(messages[-1]) == "assistant":
+        return tuple(messages[:-1]), _content(messages[-1])
+    return tuple(messages), ""
+
+
+def unrendered(prompt: str | Messages) -> str | Messages:
+    """The messages of a prompt that a chat template wrote; another prompt as it is."""
+    return (chat_of_rendered(prompt) or prompt) if isinstance(prompt, str) else prompt
+
+
+def _prediction(given: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
+    if isinstance(given, Prediction):
+        return given
+    if isinstance(given, str):
+        return Prediction(given, line=number)
+    if not isinstance(given, Mapping):
+        raise UsageError(f"truetune.score: prediction {number} is a {type(given).__name__}; expected a text, a row, or "
+                         "a Prediction")  # fmt: skip
+    taken = find_columns([given], {}, f"row {number}")
+    found = next(_of_row(given, taken, "", number), None)
+    if found is None:
+        raise DataError(f"row {number}: it holds no prediction in `{taken['prediction']}`; expected a text")
+    return found
+
+
+def _at(row: Mapping[str, Any], name: str) -> Any:
+    """What stands in a column, or in an object of it: `doc.question`."""
+    if name in row:
+        return row[name]
+    first, _, rest = name.partition(".")
+    inner = row.get(first)
+    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    role = str(message.get("role", message.get("from", "")))
+    return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(role, role)
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content", message.get("value"))
+    if isinstance(content, list):
+        return "\n".join(
+            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
+    return content if isinstance(content, str) else ""
+
+
+def _step(value: Any) -> int:
+    try:
+        return int(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _stopped(value: Any) -> bool | None:
+    said = str(value).strip().casefold()
+    return True if said in ENDED else False if said in CUT else None
+
+
+def _asked_and_said(row: Conversation) -> tuple[str, str]:
+    if not row.is_chat:
+        return row.prompt or "", row.completion or row.text or ""
+    answers = [at for at, message in enumerate(row.messages) if message.get("role") == "assistant"]
+    end = answers[-1] if answers else len(row.messages)
+    said = [_content(message) for message in row.messages[:end] if message.get("role") == "user"]
+    return said[-1] if said else "", _content(row.messages[end]) if answers else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

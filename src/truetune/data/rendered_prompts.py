@@ -1,0 +1,77 @@
+"""Prompts that were written down as the model got them: the chat in the text of a template.
+
+LLaMA-Factory's predictions and many loops of one's own keep `<|im_start|>user ...<|im_end|>` or `### Instruction:`. The
+question is what the last user said; the rest is no part of what was asked. A text is taken apart only where it ends in
+the header of an answer that is still to come, so that a question about templates stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+Messages = tuple[dict[str, str], ...]
+_HEADER = re.compile(
+    r"<\|im_start\|>[ ]*(?P<chatml>\w+)\n"
+    r"|<\|start_header_id\|>(?P<llama>\w+)<\|end_header_id\|>\s*"
+    r"|<start_of_turn>(?P<gemma>\w+)\n"
+    r"|<\|(?P<bars>system|user|assistant)\|>\n?"
+    r"|<｜(?P<deepseek>User|Assistant)｜>"
+    r"|\[(?P<inst>/?INST)\]"
+    r"|(?:^|(?<=\s))\#{2,3}[ ]?(?P<hashes>Instruction|Input|Response|Human|Assistant|User|System)\b:?[ ]*\n?"
+    r"|(?:^|(?<=\s))(?P<capitals>USER|ASSISTANT):"
+    r"|^(?P<words>Human|Assistant|User|System|Question|Answer|Q|A)(?::|：)[ ]?"
+    r"|^(?P<bare>system|user|assistant|model)\n",
+    re.MULTILINE,
+)
+"""What begins a turn, with its role; the last one is what is left where the control tokens were not decoded"""
+_CONTROL = re.compile(
+    r"<\|(?:im_end|eot_id|end|endoftext|begin_of_text|eom_id|return)\|>|<end_of_turn>|<(?:bos|eos|pad)>|</?s>|"
+    r"<<SYS>>.*?<</SYS>>|<｜(?:begin|end)▁of▁sentence｜>|\[PAD\]|</?think>",
+    re.DOTALL,
+)
+_STOP = r"<\|(?:im_end|eot_id|end|endoftext|eom_id|return)\|>|<end_of_turn>|<eos>|</s>|<｜end▁of▁sentence｜>"
+_STOPPED = re.compile(_STOP)
+_TAIL = re.compile(rf"(?:(?:{_STOP}|<pad>|\[PAD\]|<\|finetune_right_pad_id\|>)\s*)+\Z")
+_ROLES = {
+    **dict.fromkeys(("user", "human", "instruction", "input", "inst", "question", "q"), "user"),
+    **dict.fromkeys(("assistant", "model", "response", "/inst", "answer", "a"), "assistant"),
+}
+
+
+def chat_of_rendered(text: str) -> Messages | None:
+    """The turns of a text that a chat template wrote, without the header of the answer; None where it is none."""
+    found = list(_HEADER.finditer(text))
+    if len(found) < 2:
+        return None
+    ends = [*(header.start() for header in found[1:]), len(text)]
+    turns = [
+        (_role(header), _CONTROL.sub("", text[header.end() : end]).strip())
+        for header, end in zip(found, ends, strict=True)
+    ]
+    if turns[-1] != ("assistant", "") or not any(role == "user" and said for role, said in turns):
+        return None
+    return tuple(_joined(turns[:-1]))
+
+
+def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
+    """A text without the stop tokens and pads at its end, and True where there was a stop token."""
+    found = _TAIL.search(text)
+    if found is None:
+        return text, None
+    return text[: found.start()], True if _STOPPED.search(found[0]) else None
+
+
+def _role(header: re.Match[str]) -> str:
+    name = header[str(header.lastgroup)].casefold()
+    return _ROLES.get(name, name)
+
+
+def _joined(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
+    """Messages; neighbours of one role (an instruction and its input) are one."""
+    messages: list[dict[str, str]] = []
+    for role, said in turns:
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += f"\n{said}"
+        else:
+            messages.append({"role": role, "content": said})
+    return [message for message in messages if message["content"]]

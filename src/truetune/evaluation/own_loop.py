@@ -1,0 +1,139 @@
+"""Generator, scorer and writer: what `truetune train` does with answers while it trains, for a loop of one's own.
+
+    generate = Generator(model, tokenizer)
+    judge, write = Scorer(), PredictionWriter("preds.jsonl")
+
+    answers = generate(prompts, references, step=step)     # the model is as before: mode, settings, random states
+    write(answers)                                         # a line each; truetune score preds.jsonl reads them
+    report = judge(answers)                                # findings over all steps so far
+
+Each of them can be used without the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from truetune.data.predictions import Messages, Prediction
+from truetune.errors import UsageError
+from truetune.evaluation.score import ScoreReport, score
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
+
+COLUMNS = ("step", "prompt", "prediction", "reference", "stopped")
+"""Of a written line"""
+
+
+@dataclass
+class Generator:
+    """Answers of a model in this process, as a server would give them: greedy, until a stop token or the limit.
+
+    `model` is a causal model of transformers, be it in PEFT, DDP or torch.compile, and `tokenizer` its tokenizer. A
+    text
+    is asked as a user's message where the tokenizer has a chat template, else as it stands. `stops` are token ids;
+    without them those of the model's generation_config, else the tokenizer's EOS.
+    """
+
+    model: Any
+    tokenizer: Any
+    max_new_tokens: int = 128
+    stops: Sequence[int] | None = None
+
+    def __call__(
+        self, prompts: Sequence[str | Messages], references: Sequence[str] = (), *, step: int = 0
+    ) -> list[Prediction]:
+        """The answer to each prompt. Raises UsageError where there are not as many references as prompts, or no stop
+        token."""
+        from truetune.generation.answers import answers
+        from truetune.generation.looks import Prompt
+
+        if references and len(references) != len(prompts):
+            raise UsageError(f"Generator: {len(prompts):,} prompts and {len(references):,} references; give as many")
+        stops = self._stop_ids()
+        asked = [Prompt(tuple(self._ids(prompt)), "", "", (), "", 0, row=row) for row, prompt in enumerate(prompts)]
+        said = answers(
+            self.model, asked, stops=stops, pad=self._pad(stops), max_new_tokens=self.max_new_tokens,
+            decode=lambda ids: str(self.tokenizer.decode(list(ids), skip_special_tokens=False)),
+        )  # fmt: skip
+        wanted = references or [""] * len(prompts)
+        return [
+            Prediction(answer.text, prompt, reference, step, answer.stop is not None)
+            for prompt, reference, answer in zip(prompts, wanted, said, strict=True)
+            if answer is not None
+        ]
+
+    def _ids(self, prompt: str | Messages) -> list[int]:
+        if isinstance(prompt, str) and not getattr(self.tokenizer, "chat_template", None):
+            return [int(id) for id in self.tokenizer(prompt)["input_ids"]]
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [*prompt]
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return [int(id) for id in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def _stop_ids(self) -> list[int]:
+        given = self.stops
+        if given is None:
+            given = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
+        if given is None:
+            given = self.tokenizer.eos_token_id
+        if given is None:
+            raise UsageError(
+                "Generator: neither generation_config nor the tokenizer names a stop token; give stops=[ID]"
+            )
+        return [given] if isinstance(given, int) else [int(id) for id in given]
+
+    def _pad(self, stops: Sequence[int]) -> int:
+        return int(min(stops) if self.tokenizer.pad_token_id is None else self.tokenizer.pad_token_id)
+
+
+@dataclass
+class Scorer:
+    """Judges answers, step by step: its report is on all that it was given so far, so that trends are seen.
+
+    `parser` is that of `truetune.score`, and `settings` are select, ignore and fail_on.
+    """
+
+    parser: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    predictions: list[Prediction] = field(default_factory=list)
+    """All that was judged"""
+
+    def __call__(self, predictions: Iterable[Prediction]) -> ScoreReport:
+        """The report on these answers and those before them. Raises UsageError where there is none yet."""
+        self.predictions += predictions
+        return score(self.predictions, parser=self.parser, **self.settings)
+
+
+class PredictionWriter:
+    """Writes answers to a JSONL file, a line each, for `truetune score`. A file of its own is continued."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        """Raises UsageError for a file that is there and holds other lines, or whose folder is not there."""
+        self.path = Path(path)
+        if self.path.suffix != ".jsonl":
+            raise UsageError(f"{self.path}: expected a .jsonl file")
+        if not self.path.parent.is_dir():
+            raise UsageError(f"{self.path.parent}: no such folder")
+        if self.path.exists() and not _is_own(self.path):
+            raise UsageError(f"{self.path}: truetune did not write it; name another file")
+
+    def __call__(self, predictions: Iterable[Prediction]) -> None:
+        """Add a line for each. Raises OSError."""
+        with self.path.open("a", encoding="utf-8") as file:
+            for one in predictions:
+                prompt = one.prompt if isinstance(one.prompt, str) else [*one.prompt]
+                values = (one.step, prompt, one.text, one.reference, one.stopped)
+                file.write(json.dumps(dict(zip(COLUMNS, values, strict=True)), ensure_ascii=False) + "\n")
+
+
+def _is_own(path: Path) -> bool:
+    """Does every line have the columns that are written here? A missing end of the last line is a line that was cut."""
+    try:
+        with path.open("rb") as file:
+            return all(tuple(parse_json(line, RESULT)) == COLUMNS for line in file)
+    except (OSError, ValueError, TypeError):
+        return False

@@ -1,0 +1,204 @@
+"""score: the verdicts of `truetune sample` on answers that somebody else's code made.
+
+The same scorer and the same rules judge them. No model and no tokenizer is needed: lengths are in words, and what
+only a model tells (the probability of stopping, the perplexity) is not judged. What ended an answer is known where the
+rows say it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any
+
+from truetune.checks.catalogue import choose
+from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.report import Subject
+from truetune.checks.rule import EvaluationRule
+from truetune.checks.watching import judgement_of
+from truetune.data.predictions import (
+    Messages,
+    Prediction,
+    Read,
+    predictions_of,
+    read_predictions,
+    with_rows,
+)
+from truetune.errors import UsageError
+from truetune.evaluation.parser_proof import after_answers, proof_of
+from truetune.evaluation.report import SampleReport
+from truetune.generation.alike import marked
+from truetune.generation.evaluated import Evaluated
+from truetune.generation.looks import NO_LIMIT, Answer, Chat, Look, Prompt, Sample, Watched
+from truetune.generation.parsers import Parser, parser_of
+from truetune.generation.proven import ParserProof
+from truetune.generation.scores import score as score_answer
+from truetune.generation.words import words
+from truetune.spec.files import spec_of
+from truetune.spec.run import RunSpec
+
+ON_PARSERS = frozenset((
+    "parser-is-unstable-or-slow", "parser-misses-gold-answers", "parser-scores-empty-answers",
+    "parser-scores-shuffled-golds", "answers-look-right-but-do-not-parse",
+))  # fmt: skip
+"""Rules on evaluations that need a proof of the parser, and no model"""
+LISTS = "predictions"
+"""What a report calls answers that came as lists"""
+Texts = Iterable[str | Mapping[str, Any] | Prediction]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ScoreReport(SampleReport):
+    """The verdicts on answers that somebody else's code made: a SampleReport without a model."""
+
+    proof: ParserProof | None = None
+    """What the parser that is named makes of the references"""
+
+    def more(self) -> dict[str, Any]:
+        made = super().more()
+        for sample in made["sample"]["samples"]:
+            sample.update({"prompt_ids": [], "answer_ids": [], "reference_ids": []})
+        made["sample"]["limit"] = None if self.limit == NO_LIMIT else self.limit
+        made["sample"]["parser"] = None if self.proof is None else str(self.proof)
+        return made
+
+
+def score(
+    predictions: str | PathLike[str] | Texts,
+    prompts: Sequence[str | Messages] | None = None,
+    references: Sequence[str] | None = None,
+    *,
+    steps: Sequence[int] | None = None,
+    stopped: Sequence[bool | None] | None = None,
+    data: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    columns: Mapping[str, str] | None = None,
+    parser: str | None = None,
+    max_new_tokens: int | None = None,
+    min_success: float | None = None,
+    **settings: Any,
+) -> ScoreReport:
+    """Judge answers that your own code made, as `truetune.sample` judges those of a model; no model is needed.
+
+    `predictions` is a JSONL, JSON, CSV or Parquet file, or a list of texts, rows or `Prediction`s. With a list,
+    `prompts` (texts or messages), `references`, `steps` and `stopped` (did it end by itself?) are as long as it. `data`
+    are rows that have the prompts and references instead, and `columns` maps our names of a file's columns to yours:
+    {"prediction": "resp"}. `parser` is that of `truetune.sample`; `max_new_tokens` says where answers were cut, and
+    `min_success` how many must be good. `settings` are select, ignore, fail_on and allow_unjudged.
+
+    Raises a `truetune.errors.TruetuneError`.
+    """
+    rows = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
+    started = time.perf_counter()
+    parse = parser_of(parser) if parser else None
+    spec = spec_of(settings, "truetune.score")
+    if isinstance(predictions, str | PathLike):
+        read = read_predictions([fspath(predictions)], columns)
+        name = fspath(predictions)
+    else:
+        read = Read(predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {})
+        name = LISTS
+    found = with_rows(read.predictions, rows) if rows else read.predictions
+    if not found:
+        raise UsageError("truetune.score: there is no prediction to judge")
+    looks = tuple(looks_of(found, parse))
+    limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
+    proof = _proof(parse, parser, looks[-1])
+    judged = Judgement.of([
+        judgement_of(Watched(looks, limit=limit, finished=True), spec),
+        _of_parser(proof, looks[-1], spec),
+        Judgement(not_judged=tuple(_missing(read, proof, parser))),
+    ])  # fmt: skip
+    return ScoreReport(
+        spec=spec.model_copy(update={"data": (name, *rows) if name != LISTS else tuple(rows)}),
+        subjects=(_subject(name, found, read),),
+        findings=judged.findings,
+        examined=judged.examined,
+        not_judged=judged.not_judged,
+        seconds=time.perf_counter() - started,
+        name=name,
+        looks=looks,
+        limit=limit,
+        notes=tuple(_notes(found, proof)),
+        min_success=min_success,
+        proof=proof,
+    )
+
+
+def looks_of(predictions: Sequence[Prediction], parse: Parser | None = None) -> Iterator[Look]:
+    """The predictions with their scores, those of each step together, by step."""
+    known: dict[tuple[str, str], int] = {}
+    for step in sorted({prediction.step for prediction in predictions}):
+        chosen = [prediction for prediction in predictions if prediction.step == step]
+        yield Look(step, marked([sample_of(one, row, known, parse) for row, one in enumerate(chosen)]), 0.0)
+
+
+def sample_of(
+    prediction: Prediction, row: int, known: dict[tuple[str, str], int] | None = None, parse: Parser | None = None
+) -> Sample:
+    """One prediction with its scores. `known` numbers the prompts, so that those of several steps are known again."""
+    asked = (prediction.question, prediction.reference)
+    key = asked if any(asked) else (str(row), "")
+    number = row if known is None else known.setdefault(key, len(known))
+    length = len(words(prediction.reference)) + 1 if prediction.reference else 0
+    chat = None if isinstance(prediction.prompt, str) else Chat(tuple(prediction.prompt))
+    prompt = Prompt((number,), *asked, (0,) * length, prediction.file, prediction.line, chat=chat, row=row)
+    answer = Answer((0,) * len(words(prediction.text)), prediction.text, None if prediction.stopped is False else 0)
+    scores = score_answer(prompt, answer, parse=parse)
+    return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))
+
+
+def _proof(parse: Parser | None, name: str | None, look: Look) -> ParserProof | None:
+    """What the parser makes of the references, and of the answers; None without a parser or a reference."""
+    known = [sample for sample in look.samples if sample.prompt.reference.strip()]
+    if parse is None or name is None or not known:
+        return None
+    golds = [sample.prompt.reference for sample in known]
+    proof = proof_of(parse, golds, name=name, questions=[sample.prompt.question for sample in known])
+    return after_answers(proof, parse, golds, [sample.answer.text for sample in known])
+
+
+def _of_parser(proof: ParserProof | None, look: Look, spec: RunSpec) -> Judgement:
+    """What the rules on parsers say."""
+    if proof is None:
+        return Judgement()
+    chosen = choose(spec.select, spec.ignore, "evaluation")
+    rules = [rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in ON_PARSERS]
+    return judge(rules, Evaluated(len(look.samples), parser=proof))
+
+
+def _missing(read: Read, proof: ParserProof | None, parser: str | None) -> Iterator[NotJudged]:
+    if read.broken:
+        yield NotJudged("broken lines", f"{len(read.broken):,} hold no row, the first: {read.broken[0]}",
+                        unlock="repair or remove them")  # fmt: skip
+    if read.without:
+        yield NotJudged("rows without a prediction", f"{read.without:,} hold nothing in `{read.columns['prediction']}`",
+                        unlock="write an empty text for an empty answer, or name the column with --map")  # fmt: skip
+    if parser is not None and proof is None:
+        yield NotJudged("the parser", "there is no reference that it could be tried on", unlock="name the references")
+
+
+def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
+    """What was judged, and what was known of it."""
+    ends = sum(prediction.stopped is not None for prediction in found)
+    facts = {
+        "answers": f"{len(found):,}",
+        "with a prompt": f"{sum(bool(prediction.question) for prediction in found):,}",
+        "with a reference": f"{sum(bool(prediction.reference) for prediction in found):,}",
+        "steps": f"{len({prediction.step for prediction in found}):,}",
+        "what ended them": f"known of {ends:,}" if ends else "not known",
+        **(
+            {"columns": ", ".join(f"{ours} = {theirs}" for ours, theirs in read.columns.items())}
+            if read.columns
+            else {}
+        ),
+    }
+    return Subject("predictions", name, tuple(facts.items()))
+
+
+def _notes(found: Sequence[Prediction], proof: ParserProof | None) -> Iterator[str]:
+    if proof is not None:
+        yield str(proof)
+    if not any(prediction.reference for prediction in found):
+        yield "there is no reference: nothing is said of whether the answers are right, or as long as they should be"

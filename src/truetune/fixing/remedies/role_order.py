@@ -1,0 +1,92 @@
+"""Turns in an order that the template refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.edits import Edit, Put, Remove
+from truetune.fixing.judged import Judged
+from truetune.fixing.remedies.role_alias import role_meant
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
+from truetune.fixing.turns import TEXT_KEYS, Turn
+
+JOINABLE = ("user", "assistant", "system")
+
+
+class OrderTurns(Remedy):
+    """Turns of one role that follow each other are joined, and answers before the first question go."""
+
+    rule = "template-rejects-rows"
+    what = "join turns of one role, and drop answers before the first question"
+    safe = False
+    stage = Stage.TEMPLATE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        turns = [turn for turn in row.turns if len(turn.path) == 2]
+        if row.rejected is None or len({turn.path[0] for turn in turns}) != 1:
+            return
+        first = _leading_answers(turns)
+        joined = _joined(turns)
+        if joined:
+            yield joined
+        if first:
+            yield _removed(first)
+            rest = [turn for turn in turns if turn not in first]
+            if more := _joined(rest):
+                yield [*more, *_removed(first)]
+
+    def measure(self, judged: Judged) -> int:
+        return len(judged.rejected)
+
+
+def _joined(turns: list[Turn]) -> list[Edit]:
+    """Each run of turns of one role becomes its first turn; turns that go are removed from the last on."""
+    puts: list[Edit] = []
+    gone: list[Turn] = []
+    at = 0
+    while at < len(turns):
+        run = _run_from(turns, at)
+        if len(run) > 1:
+            key = _text_key(run[0])
+            puts.append(Put((*run[0].path, key), "\n\n".join(turn.message[_text_key(turn)] for turn in run)))
+            gone += run[1:]
+        at += len(run)
+    return [*puts, *_removed(gone)]
+
+
+def _run_from(turns: list[Turn], first: int) -> list[Turn]:
+    """The turn and those behind it that can be joined with it."""
+    run = [turns[first]]
+    if not _is_joinable(turns[first]):
+        return run
+    for turn in turns[first + 1 :]:
+        if not _is_joinable(turn) or role_meant(turn.role) != role_meant(run[0].role):
+            break
+        run.append(turn)
+    return run
+
+
+def _is_joinable(turn: Turn) -> bool:
+    """Is it a turn of text alone?"""
+    known = role_meant(turn.role) in JOINABLE and not turn.message.get("tool_calls")
+    return known and isinstance(turn.message.get(_text_key(turn)), str)
+
+
+def _text_key(turn: Turn) -> str:
+    return next((key for key in TEXT_KEYS if key in turn.message), TEXT_KEYS[0])
+
+
+def _leading_answers(turns: list[Turn]) -> list[Turn]:
+    """Answers that no question stands before."""
+    found = []
+    for turn in turns:
+        role = role_meant(turn.role)
+        if role == "assistant":
+            found.append(turn)
+        elif role != "system":
+            break
+    return found if len(found) < len(turns) else []
+
+
+def _removed(turns: list[Turn]) -> list[Edit]:
+    return [Remove(turn.path) for turn in reversed(turns)]

@@ -1,0 +1,63 @@
+"""Console output inside JSON: the outputs of a notebook's cells, and the log that Kaggle writes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError
+from truetune.logs.builder import Builder
+from truetune.logs.printed import read_pieces
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import LOG, InputLimitError
+
+
+def read_notebook(path: Path, into: Builder) -> None:
+    """What a notebook's cells printed, in their order. Raises DataError where it is no notebook."""
+    try:
+        content = read_json(path, LOG)
+    except InputLimitError as error:
+        raise DataError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise DataError(f"{path}: it is no notebook ({error})") from None
+    cells = content.get("cells") if isinstance(content, dict) else None
+    if not isinstance(cells, list):
+        raise DataError(f"{path}: it has no cells; a notebook was expected")
+    listed = (cell["outputs"] for cell in cells if isinstance(cell, dict) and isinstance(cell.get("outputs"), list))
+    outputs = (out for of_cell in listed for out in of_cell)
+    read_pieces(_pieces(text for out in outputs if isinstance(out, dict) for text in _texts(out)), path.name, into)
+
+
+def is_stream(records: Any) -> bool:
+    """Is this the log that Kaggle writes: a list of parts of a stream?"""
+    first = records[0] if isinstance(records, list) and records else None
+    return isinstance(first, dict) and {"stream_name", "data"} <= first.keys()
+
+
+def read_stream(records: list[Any], name: str, into: Builder) -> None:
+    """What stands in the parts of such a log."""
+    read_pieces(_pieces(str(part.get("data") or "") for part in records if isinstance(part, dict)), name, into)
+
+
+def _texts(output: dict[str, Any]) -> Iterator[str]:
+    """What one output of a cell shows as text."""
+    if output.get("output_type") == "error":
+        traceback = output.get("traceback")
+        yield "\n".join(map(str, traceback)) + "\n" if isinstance(traceback, list) else ""
+        return
+    shown = output.get("text") or (output.get("data") or {}).get("text/plain") or ""
+    yield "".join(map(str, shown)) if isinstance(shown, list) else str(shown)
+    yield "\n"
+
+
+def _pieces(texts: Iterator[str]) -> Iterator[tuple[str, int]]:
+    """Pieces between ends of lines; the numbers are those of the text as it is printed."""
+    number, rest = 1, ""
+    for text in texts:
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            for piece in line.split("\r"):
+                yield piece, number
+            number += 1
+    yield rest, number

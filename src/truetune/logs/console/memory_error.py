@@ -1,0 +1,114 @@
+"""The numbers in a CUDA out-of-memory message, and what they show.
+
+Two forms: up to PyTorch 2.0 `(GPU 0; 23.65 GiB total capacity; 21.90 GiB already allocated; ...)`, since then sentences
+(`GPU 0 has a total capacity of 23.65 GiB of which 1.06 GiB is free. ...`; `capacty` in 2.1). Source: c10/cuda/
+CUDACachingAllocator.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SIZE = r"(?P<{}>[\d.]{{1,12}} (?:bytes|KiB|MiB|GiB|TiB))"
+PATTERNS = tuple(
+    re.compile(pattern.format(SIZE.format(name)), re.DOTALL)
+    for name, pattern in (
+        ("asked", r"Tried to allocate {}"),
+        ("capacity", r"total capac\w* of {}"),
+        ("capacity", r"; {} total capacity"),
+        ("free", r"of which {} is free"),
+        ("free", r"; {} free"),
+        ("own", r"this process has {} memory in use"),
+        ("allocated", r"Of the allocated memory {} is allocated"),
+        ("allocated", r"; {} already allocated"),
+        ("idle", r"and {} is reserved by PyTorch but unallocated"),
+        ("reserved", r"; {} reserved in total"),
+        ("reserved", r"; {} cached"),
+    )
+)
+OTHERS = re.compile(r"Process \d+ has ([\d.]{1,12} (?:bytes|KiB|MiB|GiB|TiB)) memory in use")
+UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+GIB = float(1 << 30)
+CARDS = (8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 48, 64, 80, 94, 96, 141, 180, 192, 288)
+"""Memory of GPUs as they are sold, in GB: the driver takes up to a tenth of it"""
+LARGE_REQUEST = 0.2
+"""Of the capacity, in one tensor: weights come in smaller ones, logits and attention scores do not"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFigures:
+    """What the message says, in GiB; None where it does not."""
+
+    asked: float | None
+    capacity: float | None
+    free: float | None
+    allocated: float | None
+    idle: float | None
+    """Held by PyTorch and in no use"""
+    others: float | None
+    """In use by other processes on this GPU"""
+
+    @property
+    def gpu(self) -> str:
+        """The GPU's memory as `truetune plan --gpu` takes it."""
+        if self.capacity is None:
+            return "SIZE"
+        return f"{next((card for card in CARDS if card >= self.capacity - 0.5), round(self.capacity))}GB"
+
+    def evidence(self) -> list[str]:
+        """The numbers, and what they show, one line each."""
+        lines = []
+        parts = (("asked for", self.asked), ("in all", self.capacity), ("free", self.free),
+                 ("in PyTorch's tensors", self.allocated), ("held by PyTorch, not in use", self.idle))  # fmt: skip
+        if said := [f"{_size(value)} {what}" for what, value in parts if value is not None]:
+            lines.append(", ".join(said))
+        if self.others is not None and self.others > 0.5:
+            lines.append(
+                f"other processes hold {_size(self.others)} of this GPU: an earlier run that has not ended, a "
+                "notebook, or another rank on the same GPU (nvidia-smi lists them)"
+            )
+        if self.idle is not None and self.asked is not None and self.idle > self.asked:
+            lines.append(
+                "what PyTorch holds in pieces would be enough: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+            )
+        if self.asked is not None and self.capacity and self.asked > LARGE_REQUEST * self.capacity:
+            lines.append(
+                f"one tensor of {_size(self.asked)}: logits (rows x length x vocabulary) or attention scores (without "
+                "SDPA or FlashAttention), which fewer or shorter rows make smaller"
+            )
+        return lines
+
+
+def read_memory_error(text: str) -> MemoryFigures:
+    """The numbers of an out-of-memory message."""
+    found: dict[str, float] = {}
+    for pattern in PATTERNS:
+        if (match := pattern.search(text)) is not None:
+            for name, size in match.groupdict().items():
+                found.setdefault(name, _gib(size))
+    idle = found.get("idle")
+    if idle is None and "reserved" in found and "allocated" in found:
+        idle = max(0.0, found["reserved"] - found["allocated"])
+    others = [_gib(size) for size in OTHERS.findall(text)]
+    rest = found["capacity"] - found["free"] - found["own"] if {"capacity", "free", "own"} <= found.keys() else None
+    return MemoryFigures(
+        asked=found.get("asked"),
+        capacity=found.get("capacity"),
+        free=found.get("free"),
+        allocated=found.get("allocated"),
+        idle=idle,
+        others=sum(others) if others else rest,
+    )
+
+
+def _gib(size: str) -> float:
+    number, _, unit = size.partition(" ")
+    try:
+        return float(number) * UNITS[unit] / GIB
+    except ValueError:
+        return 0.0
+
+
+def _size(gib: float) -> str:
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"

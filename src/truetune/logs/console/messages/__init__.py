@@ -1,0 +1,9 @@
+"""What programs that train models print when something is wrong: one typed table, in files by subject.
+
+A message is data: how it reads, what causes it, what to do next, and where that is known from. `MESSAGES` holds all.
+"""
+
+from truetune.logs.console.messages.message import Message, Shown
+from truetune.logs.console.messages.table import MESSAGES, find_message, message_of_exception, message_of_line
+
+__all__ = ["MESSAGES", "Message", "Shown", "find_message", "message_of_exception", "message_of_line"]

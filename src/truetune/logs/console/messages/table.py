@@ -1,0 +1,64 @@
+"""The table of messages, and what fits an exception or a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from truetune.logs.console.messages import (
+    data,
+    launching,
+    loading,
+    memory,
+    numbers,
+    packages,
+    performance,
+    processes,
+    shapes,
+    trainers,
+)
+from truetune.logs.console.messages.message import Message, Shown
+
+MESSAGES: tuple[Message, ...] = (
+    *memory.MESSAGES,
+    *processes.MESSAGES,
+    *shapes.MESSAGES,
+    *numbers.MESSAGES,
+    *loading.MESSAGES,
+    *data.MESSAGES,
+    *trainers.MESSAGES,
+    *packages.MESSAGES,
+    *performance.MESSAGES,
+    *launching.MESSAGES,
+)
+"""The first that fits an exception or a line holds: what is more special stands before what is general"""
+
+
+def _of(shown: Shown) -> tuple[Message, ...]:
+    return tuple(message for message in MESSAGES if message.shown == shown)
+
+
+def _any_of(messages: Iterable[Message]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{message.pattern.pattern})" for message in messages))
+
+
+EXCEPTIONS, NOTICES, ENDS = _of("exception"), _of("notice"), _of("end")
+LINE = _any_of((*NOTICES, *ENDS))
+"""Most lines of a log are none of them: one pattern says so"""
+
+
+def find_message(name: str) -> Message | None:
+    """The message of that name; None where there is none."""
+    return next((message for message in MESSAGES if message.name == name), None)
+
+
+def message_of_exception(text: str) -> Message | None:
+    """What an exception's `Type: text` is known to mean; None where it is not known."""
+    return next((message for message in EXCEPTIONS if message.pattern.search(text)), None)
+
+
+def message_of_line(text: str) -> Message | None:
+    """What a line is known to mean that begins like this; None where it is no known message."""
+    if LINE.match(text) is None:
+        return None
+    return next((message for message in (*NOTICES, *ENDS) if message.pattern.match(text)), None)

@@ -1,0 +1,312 @@
+"""What a run's console output shows: how it ended, and the messages that name a fault.
+
+It is read as a stream, in bounded memory. An exception counts as the end of the run only where the run did not go on
+behind it: no records, no progress, no page of other output. So a traceback in a row of the training data that a script
+prints is none of the run's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from truetune.logs.console.lines import ConsoleLine, clean_line
+from truetune.logs.console.messages import Message, find_message, message_of_exception, message_of_line
+from truetune.logs.console.progress import Bar
+from truetune.logs.console.tracebacks import Chain, Frame, Raised, TracebackReader, frames_before
+
+MAX_PROCESSES = 256
+MAX_CHAINS = 500
+"""Of each end of a long output: the first and the last"""
+TAIL = 60
+"""Lines at the end in which an error may stand without a traceback"""
+LAST, LAST_BARE = 12, 3
+"""Of these: lines in which an error stands behind `Training failed:`, and lines that may begin with it"""
+MAX_LINE = 20_000
+"""Characters of one line that are looked at"""
+MORE_LINES = 40
+"""Lines of ordinary output behind a traceback from which on the run went on"""
+MORE_PROGRESS = 6
+"""Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
+EPILOGUE = re.compile(
+    r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate called|\s*what\(\):"
+    r"|Exception raised from|(?:Failures|Root Cause|\[\d+\]):|\s+(?:time|host|rank|exitcode|error_file|traceback) +:"
+    r"|\s*<\w+>$|real\s|user\s|sys\s"
+    r"|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel errors|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA)"
+)
+"""What other programs and threads print when one has failed"""
+FAILED = (
+    r"(?:[\w .,!'*/()\[\]❌✗✖💥🚨⚠️-]{0,80}?\b(?:error|failed|failure|exception|crash\w*|fatal|aborted)\b"
+    r"[\w .'\"()-]{0,60}[:=(-]+\s{0,3}"
+    r"['\"(]{0,2}|[❌✗✖💥🚨] ?)?"
+)
+"""What a script prints before the text of an exception that it caught"""
+LEAD = re.compile(FAILED, re.IGNORECASE)
+BARE = re.compile(
+    r"^(?P<type>(?:[a-z_][\w]{0,40}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Warning)): "
+    r"(?P<message>\S.{0,2000})"
+)
+FINISHED = re.compile(
+    r"'train_runtime'|\"train_runtime\"|train_samples_per_second|[Tt]raining (?:is )?(?:completed?|finished|done)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What the run ended in."""
+
+    raised: Raised
+    message: Message | None
+    """What it is known to mean"""
+    chain: Chain
+    processes: int
+    """In how many processes it, or what followed from it, was raised"""
+    is_the_end: bool
+    """Or did the run go on?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A known message that stands on a line of its own."""
+
+    message: Message
+    line: int
+    """1-based, of the first"""
+    text: str
+    count: int
+    is_the_end: bool = True
+    """For what ends a program: did nothing come behind it?"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOutput:
+    """What was printed, as far as it says how the run went."""
+
+    file: str
+    lines: int
+    failure: Failure | None = None
+    """What ended the run; None where no exception did"""
+    survived: tuple[Failure, ...] = ()
+    """Exceptions behind which the run went on"""
+    ends: tuple[Notice, ...] = ()
+    """What ended a process from outside, or below Python"""
+    notices: tuple[Notice, ...] = ()
+    done: int = 0
+    """Steps of the training's bar"""
+    total: int = 0
+    is_finished: bool = False
+    """The trainer said that it was done"""
+    last_lines: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Mark:
+    """How much had been printed at some place."""
+
+    records: int = 0
+    drawings: int = 0
+    plain: int = 0
+
+    def is_passed(self, now: _Mark) -> bool:
+        """Did the run go on from here?"""
+        return (
+            now.records > self.records + 1
+            or now.drawings > self.drawings + MORE_PROGRESS
+            or now.plain > self.plain + MORE_LINES
+        )
+
+    def copy(self) -> _Mark:
+        return _Mark(self.records, self.drawings, self.plain)
+
+
+@dataclass(slots=True)
+class _Noticed:
+    line: int
+    text: str
+    count: int
+    mark: _Mark
+
+
+@dataclass(slots=True)
+class ConsoleReader:
+    """Takes the lines of one stream."""
+
+    file: str
+    _lines: int = 0
+    _readers: dict[str, TracebackReader] = field(default_factory=dict)
+    _chains: list[tuple[Chain, _Mark]] = field(default_factory=list)
+    _noticed: dict[str, _Noticed] = field(default_factory=dict)
+    _tail: deque[ConsoleLine] = field(default_factory=lambda: deque(maxlen=TAIL))
+    _now: _Mark = field(default_factory=_Mark)
+    _done: int = 0
+    _total: int = 0
+    _last_bar: tuple[int, int] = (0, 0)
+    _finished: bool = False
+
+    def take(self, text: str, number: int, bar: Bar | None = None) -> None:
+        """One line, or what stands between two carriage returns; `bar` is what it draws."""
+        self._lines = max(self._lines, number)
+        if bar is not None:
+            if (bar.done, bar.total) != self._last_bar:
+                self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
+                self._last_bar = (bar.done, bar.total)
+            if not bar.is_described and bar.total >= self._total:
+                self._done, self._total = bar.done, bar.total
+            text = text[text.rfind("]") + 1 :]  # stderr of another process may follow on the same line
+            if not text.strip():
+                return
+        line = clean_line(text[:MAX_LINE], number)
+        if FINISHED.search(line.text):
+            self._finished = True
+        self._take_line(line)
+
+    def recorded(self) -> None:
+        """A record of the training stands on the last line."""
+        self._now.records += 1
+        self._finished = False
+
+    def done(self) -> ConsoleOutput | None:
+        """What was seen; None where there was nothing to see."""
+        for reader in self._readers.values():
+            self._keep(reader.end())
+        if not self._lines:
+            return None
+        ended, survived = self._failures()
+        notices = [self._notice(name, found) for name, found in self._noticed.items()]
+        ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
+        if ended is not None and _follows(ended.raised) and any(not end.message.is_consequence for end in ends):
+            ended = None  # the launcher's own exception, of a process that was killed
+        return ConsoleOutput(
+            file=self.file,
+            lines=self._lines,
+            failure=ended,
+            survived=tuple(survived),
+            ends=ends,
+            notices=tuple(n for n in notices if n.message.shown == "notice"),
+            done=self._done,
+            total=self._total,
+            is_finished=self._finished,
+            last_lines=tuple(line.text.strip() for line in self._tail if line.text.strip())[-3:],
+        )
+
+    def _take_line(self, line: ConsoleLine) -> None:
+        reader = self._readers.get(line.process)
+        if reader is None:
+            reader = TracebackReader()
+            if len(self._readers) < MAX_PROCESSES:
+                self._readers[line.process] = reader
+        was_inside = reader.is_inside
+        self._keep(reader.take(line))
+        if was_inside and reader.is_inside:
+            return
+        self._tail.append(line)
+        if not EPILOGUE.match(line.text) and not line.level and not reader.is_inside:
+            self._now.plain += 1
+        if not reader.is_inside and (known := message_of_line(line.text.strip())) is not None:
+            self._see(known, line)
+
+    def _see(self, known: Message, line: ConsoleLine) -> None:
+        found = self._noticed.get(known.name)
+        if found is None:
+            self._noticed[known.name] = _Noticed(line.number, line.text.strip()[:300], 1, self._now.copy())
+        else:
+            found.count += 1
+            found.mark = self._now.copy()
+
+    def _keep(self, chains: Iterator[Chain]) -> None:
+        for chain in chains:
+            if all(raised.is_ignored for raised in chain.raised):
+                continue
+            self._chains.append((chain, self._now.copy()))
+            if len(self._chains) > 2 * MAX_CHAINS:
+                del self._chains[MAX_CHAINS]
+
+    def _notice(self, name: str, found: _Noticed) -> Notice:
+        known = find_message(name)
+        assert known is not None
+        return Notice(known, found.line, found.text, found.count, not found.mark.is_passed(self._now))
+
+    def _failures(self) -> tuple[Failure | None, list[Failure]]:
+        """What ended the run, and what it survived."""
+        last = [chain for chain, mark in self._chains if not mark.is_passed(self._now)]
+        before = [chain for chain, mark in self._chains if mark.is_passed(self._now)]
+        survived = {raised.text: self._failure(raised, [chain], is_the_end=False)
+                    for chain in before for raised in [_cause(chain)]}  # fmt: skip
+        if not last and (bare := self._bare()) is not None:
+            last = [Chain((bare,))]
+        if not last:
+            return None, list(survived.values())
+        chosen = min(last, key=_how_indirect)
+        return self._failure(_cause(chosen), [chosen, *last], is_the_end=True), list(survived.values())
+
+    def _failure(self, raised: Raised, chains: list[Chain], *, is_the_end: bool) -> Failure:
+        processes = len({chain.last.process for chain in chains})
+        return Failure(raised, self._meaning(raised), chains[0], processes, is_the_end)
+
+    def _meaning(self, raised: Raised) -> Message | None:
+        known = message_of_exception(raised.text)
+        if known is not None:
+            for name in known.refined_by:
+                if name in self._noticed:
+                    return find_message(name)
+        return known
+
+    def _frames_above(self, line: ConsoleLine) -> tuple[Frame, ...]:
+        """Frames above an exception without a header: of a SyntaxError, which has none, or where the top is cut off."""
+        return frames_before([other for other in self._tail if other.process == line.process], line.number)
+
+    def _bare(self) -> Raised | None:
+        """An error without a traceback in the last lines: the text of an exception that a program printed itself."""
+        last = [line for line in self._tail if line.text.strip() and not EPILOGUE.match(line.text)][-LAST:]
+        for place, line in enumerate(reversed(last)):
+            text = line.text.strip()
+            if message_of_line(text) is not None:
+                continue
+            found = BARE.match(text) if place < LAST_BARE and not self._finished else None
+            if found is not None and "Warning" not in found["type"]:
+                return Raised(found["type"], found["message"], self._frames_above(line), line.number, line.process)
+            start = 0 if line.level == "error" or found is not None else _lead(text)
+            if start is None and place < LAST_BARE and not self._finished:
+                start = 0
+            known = message_of_exception(text[start:]) if start is not None else None
+            if known is None or start is None:
+                continue
+            match = known.pattern.search(text[start:])
+            if match is not None and (line.level == "error" or match.start() < len("torch.cuda.OutOfMemoryError: ")):
+                return Raised("error", text[start:][:2000], self._frames_above(line), line.number, line.process)
+        return None
+
+
+def _lead(text: str) -> int | None:
+    """Where the text of an error begins behind `Training failed:`; None where nothing says that it is one."""
+    match = LEAD.match(text)
+    return match.end() if match is not None and match.end() else None
+
+
+def _cause(chain: Chain) -> Raised:
+    """The exception of a chain that says most: the first that is known, else the root."""
+    if is_by_hand(chain.last):
+        return chain.last  # what was handled when the key was pressed did not end the run
+    own = [raised for raised in chain.raised if not _follows(raised)]
+    known = (raised for raised in own if message_of_exception(raised.text) is not None)
+    return next(known, (own or list(chain.raised))[0])
+
+
+def _follows(raised: Raised) -> bool:
+    known = message_of_exception(raised.text)
+    return (known is not None and known.is_consequence) or raised.type in ("SystemExit",)
+
+
+def is_by_hand(raised: Raised) -> bool:
+    """Did the user stop the run?"""
+    known = message_of_exception(raised.text)
+    return known is not None and known.name == "stopped-by-hand"
+
+
+def _how_indirect(chain: Chain) -> int:
+    """0: it may be the cause; 1: the user stopped what another one had left hanging; 2: it reports that one failed."""
+    if all(_follows(raised) for raised in chain.raised):
+        return 2
+    return 1 if is_by_hand(_cause(chain)) else 0

@@ -1,0 +1,45 @@
+"""Progress in console output: bars of tqdm, and the numbers that stand behind them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BAR = re.compile(
+    r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[[\d:?]{4,12}<[^\],]{1,20}"
+    r"(?:, [^\],]{1,24})?(?P<more>(?:, [^\]]{1,400})?)\]?"
+)
+"""`12%|█▏  | 60/500 [01:00<07:20,  1.00s/it, loss=2.3]`"""
+UNIT = re.compile(r"^\s*(?P<unit>[^\s\d].{0,60}?):?\s*\d{1,3}%\|")
+EPOCH = re.compile(r"\bepoch[\s:\[]{0,3}(?P<epoch>\d{1,6})", re.IGNORECASE)
+NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
+VALUE = re.compile(rf"(?P<name>[A-Za-z_][\w/.]{{0,60}})\s?=\s?(?P<value>{NUMBER})(?![\w.])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One drawing of a progress bar."""
+
+    done: int
+    total: int
+    values: tuple[tuple[str, str], ...] = ()
+    """What stands behind it: loss=2.3"""
+    is_described: bool = False
+    """A text stands before it (`Map`, `Loading checkpoint shards`): transformers' bar of the training has none"""
+    epoch: int | None = None
+    """Of a bar that counts the batches of one epoch"""
+
+
+def read_bar(text: str) -> Bar | None:
+    """The bar that a line draws; None where it draws none."""
+    if "%|" not in text or (match := BAR.search(text)) is None:
+        return None
+    described = UNIT.match(text)
+    epoch = EPOCH.search(described["unit"]) if described else None
+    return Bar(
+        done=int(match["done"]),
+        total=int(match["total"]),
+        values=tuple(VALUE.findall(match["more"])),
+        is_described=described is not None,
+        epoch=int(epoch["epoch"]) if epoch else None,
+    )

@@ -1,0 +1,239 @@
+"""Exceptions in console output: Python's tracebacks, those of rich and of IPython, one process beside another.
+
+A traceback is a header, frames that are indented more, and a line with the exception, as far left as the header. What
+stands behind that line without a break is its message. Chained exceptions are kept in their order: the first is the
+root cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from truetune.logs.console.lines import ConsoleLine
+
+HEADER = re.compile(r"^(?P<indent>\s*)(?:[+|]\s)?(?:Original )?Traceback \(most recent call last\):?$")
+NOTEBOOK = re.compile(r"^(?P<type>[A-Za-z_]\w{2,60}) {3,}Traceback \(most recent call last\)$")
+BOX = re.compile(r"^\s*╭─+ Traceback \(most recent call last\) ─+╮$")
+BOX_END = re.compile(r"^\s*╰─+╯$")
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,7})(?:, in (?P<function>.{1,120}))?')
+BOX_FRAME = re.compile(r"^\s*│?\s*(?P<file>\S{1,400}):(?P<line>\d{1,7}) in (?P<function>[\w<>.]{1,120})")
+CELL_FRAME = re.compile(r"^\s*(?P<file>\S{1,400}) in (?P<function>[\w<>. :]{1,120})\(.*\)$|^-+> ?(?P<line>\d{1,6}) ")
+RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]{1,150})(?:: ?(?P<message>.*))?$")
+LINKS = {
+    "The above exception was the direct cause of the following exception:": "raised from it",
+    "During handling of the above exception, another exception occurred:": "raised while it was handled",
+}
+"""What Python prints between two exceptions of a chain"""
+IGNORED = ("Exception ignored in", "--- Logging error ---", "Exception ignored on", "Error in atexit._run_exitfuncs")
+"""In front of tracebacks that end nothing"""
+NO_MESSAGE = re.compile(
+    r"^(?:wandb: |Traceback |Epoch |\{'|\s*\d{1,3}%\||srun: |slurmstepd: "
+    r"|terminate called|frame #|\"{3}$|Exception ignored in)"
+)
+"""Lines that are no part of an exception's message any more"""
+MAX_FRAMES = 400
+MAX_MESSAGE = 8_000
+"""Characters of a message that are kept: a state_dict of 1,000 keys is no shorter proof than one of 100"""
+INSTALLED = re.compile(
+    r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python\d|[\\/]python\d\.\d+[\\/]|^<frozen |[\\/]bin[\\/]\w+$"
+)
+"""Files of packages and of Python, not of the user"""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a traceback."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
+
+    @property
+    def is_installed(self) -> bool:
+        """Does it belong to a package, or to Python itself?"""
+        return INSTALLED.search(self.file) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One exception that was printed."""
+
+    type: str
+    """With its module, as printed: `torch.OutOfMemoryError`"""
+    message: str
+    frames: tuple[Frame, ...]
+    line: int
+    """1-based line of the exception in the output"""
+    process: str
+    is_ignored: bool = False
+    """Python printed it and went on (in `__del__`, in a logger)"""
+
+    @property
+    def text(self) -> str:
+        """As Python prints it."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+    @property
+    def users_frame(self) -> Frame | None:
+        """The last frame in a file of the user's; the last of all where there is none."""
+        own = [frame for frame in self.frames if not frame.is_installed]
+        frames = own or list(self.frames)
+        return frames[-1] if frames else None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Exceptions of which each was raised from the one before, or while it was handled."""
+
+    raised: tuple[Raised, ...]
+
+    @property
+    def root(self) -> Raised:
+        return self.raised[0]
+
+    @property
+    def last(self) -> Raised:
+        return self.raised[-1]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A traceback whose exception has not come yet, or whose message may have more lines."""
+
+    indent: int
+    form: str
+    process: str
+    is_ignored: bool
+    named: str = ""
+    frames: list[Frame] = field(default_factory=list)
+    type: str = ""
+    message: list[str] = field(default_factory=list)
+    size: int = 0
+    line: int = 0
+
+
+def frames_before(lines: Sequence[ConsoleLine], number: int) -> tuple[Frame, ...]:
+    """The frames that end in front of line `number`: indented lines without a gap."""
+    above = [line.text for line in lines if line.number < number]
+    indented: list[str] = []
+    while above and above[-1][:1].isspace():
+        indented.append(above.pop())
+    found = (FRAME.match(text) for text in reversed(indented))
+    return tuple(Frame(match["file"], int(match["line"]), match["function"] or "") for match in found if match)
+
+
+class TracebackReader:
+    """Takes the lines of one process, and gives the exceptions that they hold."""
+
+    def __init__(self) -> None:
+        self._open: _Open | None = None
+        self._chain: list[Raised] = []
+        self._is_linked = False
+        self._ignore_next = False
+
+    @property
+    def is_inside(self) -> bool:
+        """Is a traceback open?"""
+        return self._open is not None
+
+    def take(self, line: ConsoleLine) -> Iterator[Chain]:
+        """The chains that this line ends."""
+        if (began := self._begins(line)) is not None:
+            if self._open is not None:
+                self._close()
+            if self._chain and not self._is_linked:
+                yield self._end_chain()
+            self._is_linked = False
+            self._open = began
+            return
+        text = line.text.strip()
+        if text in LINKS:
+            self._close()
+            self._is_linked = bool(self._chain)
+            return
+        if self._open is not None:
+            self._add(line)
+        if self._open is None and text:
+            self._ignore_next = text.startswith(IGNORED)
+            if self._chain and not self._is_linked:
+                yield self._end_chain()
+
+    def end(self) -> Iterator[Chain]:
+        """What is open when the output ends."""
+        self._close()
+        if self._chain:
+            yield self._end_chain()
+
+    def _begins(self, line: ConsoleLine) -> _Open | None:
+        ignored, text = self._ignore_next, line.text
+        if (match := HEADER.match(text)) is not None:
+            return _Open(len(match["indent"]), "python", line.process, ignored)
+        if (match := NOTEBOOK.match(text.strip())) is not None:
+            return _Open(0, "notebook", line.process, ignored, named=match["type"])
+        if BOX.match(text) is not None:
+            return _Open(0, "box", line.process, ignored)
+        return None
+
+    def _add(self, line: ConsoleLine) -> None:
+        """A line of the traceback that is open."""
+        open_ = self._open
+        assert open_ is not None
+        if open_.type:
+            self._add_to_message(open_, line)
+        elif not self._add_frame(open_, line):
+            self._add_exception(open_, line)
+
+    def _add_frame(self, open_: _Open, line: ConsoleLine) -> bool:
+        """Is the line a part of the frames?"""
+        text = line.text
+        pattern = {"python": FRAME, "box": BOX_FRAME, "notebook": CELL_FRAME}[open_.form]
+        if (match := pattern.match(text) or FRAME.match(text)) is not None:
+            found = match.groupdict()
+            if found["file"] and len(open_.frames) < MAX_FRAMES:
+                open_.frames.append(Frame(found["file"], int(found["line"] or 0), found["function"] or ""))
+            elif found["line"] and open_.frames:
+                last = open_.frames.pop()
+                open_.frames.append(Frame(last.file, int(found["line"]), last.function))
+            return True
+        if open_.form == "box":
+            return text.lstrip().startswith(("│", "╭")) or BOX_END.match(text) is not None or not text.strip()
+        if open_.form == "notebook":
+            return not text.startswith(f"{open_.named}:") and text.strip() != open_.named
+        return not text.strip() or len(text) - len(text.lstrip()) > open_.indent
+
+    def _add_exception(self, open_: _Open, line: ConsoleLine) -> None:
+        """The line behind the frames: the exception, or something else that was printed in between."""
+        match = RAISED.match(line.text.strip().removeprefix("| "))
+        if match is None:
+            self._open = open_ if open_.frames else None
+            return
+        open_.type, open_.line = match["type"], line.number
+        open_.message.append(match["message"] or "")
+
+    def _add_to_message(self, open_: _Open, line: ConsoleLine) -> None:
+        text = line.text
+        if not text.strip() or line.level or NO_MESSAGE.match(text) or line.number - open_.line > 80:
+            self._close()
+            return
+        if open_.size < MAX_MESSAGE:
+            open_.message.append(text)
+            open_.size += len(text)
+
+    def _close(self) -> None:
+        open_, self._open = self._open, None
+        self._ignore_next = False
+        if open_ is None or not open_.type:
+            return
+        message = "\n".join(open_.message).strip()[:MAX_MESSAGE]
+        frames = tuple(open_.frames)
+        self._chain.append(Raised(open_.type, message, frames, open_.line, open_.process, open_.is_ignored))
+
+    def _end_chain(self) -> Chain:
+        chain, self._chain = Chain(tuple(self._chain)), []
+        self._is_linked = False
+        return chain

@@ -1,0 +1,180 @@
+"""Console output as a log: records that trainers print, and what the output shows besides (`truetune.logs.console`).
+
+What is read as a record: transformers' `{'loss': 1.2, ...}` (also behind a logger's prefix, as Axolotl and
+LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 100: loss 2.3` and `Epoch 1, loss 2.3`
+(loops of one's own), numbers behind a bar of tqdm (Lightning), and the table `Step Training Loss` of notebooks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.logs.builder import Builder, number
+from truetune.logs.console.lines import TERMINAL
+from truetune.logs.console.output import ConsoleReader
+from truetune.logs.console.progress import Bar, read_bar
+from truetune.logs.names import RESULTS
+from truetune.logs.text_stream import console_pieces
+from truetune.parsing.python_reader import parse_literal
+
+PRINTED = re.compile(r"\{'[^{}]*\}")
+PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
+PAIR = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
+LOOP = re.compile(
+    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|iter(?:ation)?|batch)s?\b\W{0,3}(?P<step>\d{1,9})"
+    r"|epoch\b\W{0,3}(?P<epoch>\d{1,6}))",
+    re.I,
+)
+"""`iter 100:`, `[Epoch 1/3]`"""
+EPOCH = re.compile(r"\bepoch\b\W{0,3}(\d{1,6}(?:\.\d{1,6})?)", re.I)
+NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
+LOSS = re.compile(
+    r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test)?[ _/]?loss\b"
+    rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
+    re.I,
+)
+TABLE = re.compile(r"^Step\s+Training Loss(?P<more>(?:\s+Validation Loss)?)\s*$")
+ROW = re.compile(rf"^\s*(\d{{1,9}})\s+({NUMBER})(?:\s+({NUMBER}))?\s*$")
+MAX_LOOP_LINE = 500
+PIECES_TO_THE_BAR = 4
+"""tqdm draws its bar again right behind what is printed: an empty piece that clears the line, the record, the bar"""
+
+
+def read_printed(path: Path, into: Builder) -> None:
+    """The records and the messages in the console output at `path`."""
+    read_pieces(console_pieces(path, into.note), path.name, into)
+
+
+def read_pieces(pieces: Iterable[tuple[str, int]], name: str, into: Builder) -> None:
+    """The same of texts with the number of their line."""
+    console = ConsoleReader(name)
+    records = _Records(into)
+    for text, line in pieces:
+        bar = read_bar(text)
+        console.take(text, line, bar)
+        record = records.take(text, bar)
+        if record and RESULTS.isdisjoint(record):
+            console.recorded()
+    records.end()
+    into.output = console.done()
+
+
+class _Records:
+    """Finds the records, and the steps of those that say none by the bar that is drawn behind them."""
+
+    def __init__(self, into: Builder) -> None:
+        self.into = into
+        self.total: int | None = None
+        """Steps of the training's bar: of the first that follows a record"""
+        self.pending: dict[str, Any] | None = None
+        self.waited = 0
+        self.last_done = 0
+        self.in_table = False
+
+    def take(self, text: str, bar: Bar | None) -> Mapping[str, Any] | None:
+        """The record in this piece, if there is one; `bar` is what it draws."""
+        if bar is not None:
+            self._take_bar(bar)
+        elif self.pending is not None and text.strip():
+            self.waited += 1
+            if self.waited > PIECES_TO_THE_BAR:
+                self._flush()
+        record = self._table(text) or printed_record(text) or (_of_bar(bar) if bar is not None else None)
+        if record:
+            self._flush()
+            if "loss" in record and not _says_step(record) and "{'" in text:
+                self.pending, self.waited = record, 0
+            else:
+                self.into.record(record)
+        return record
+
+    def end(self) -> None:
+        """What waits for a bar is taken without."""
+        self._flush()
+
+    def _take_bar(self, bar: Bar) -> None:
+        if bar.is_described or bar.values:
+            return
+        if self.pending is not None and self.total is None and 0 < bar.done <= bar.total:
+            self.total = bar.total
+            self.into.facts["max_steps"] = bar.total
+        if bar.total == self.total:
+            self.last_done = bar.done
+            self._flush()
+
+    def _flush(self) -> None:
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return
+        self.into.record({"step": self.last_done, **pending} if self.total else pending)
+
+    def _table(self, text: str) -> dict[str, Any] | None:
+        """A row of the table that a notebook shows."""
+        if "Training Loss" in text:
+            self.in_table = TABLE.match(text.strip()) is not None
+            return None
+        if not self.in_table:
+            return None
+        found = ROW.match(text)
+        if found is None:
+            self.in_table = not text.strip()
+            return None
+        return {"step": found[1], "loss": found[2], **({"eval_loss": found[3]} if found[3] else {})}
+
+
+def printed_record(text: str) -> dict[str, Any] | None:
+    """The record that a line prints; None where it prints none."""
+    if "{'" in text:
+        for match in PRINTED.findall(text):
+            try:
+                made = parse_literal(re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match))
+            except (ValueError, SyntaxError):
+                continue
+            if isinstance(made, dict) and sum(number(v) is not None for v in made.values()) > 1:
+                return made
+    found = PAIRS.search(text)
+    if found:
+        pairs = {name: value for name, value in PAIR.findall(found[2]) if number(value) is not None}
+        return {"step": found[1], **pairs} if pairs else None
+    return _of_a_loop(text)
+
+
+def _of_a_loop(text: str) -> dict[str, Any] | None:
+    """`iter 100: loss 2.31, time 12ms`, `Epoch 2/3 - train loss: 1.9 - val loss: 2.0`."""
+    if len(text) > MAX_LOOP_LINE or "%|" in text:
+        return None
+    lowered = text.lower()
+    if "loss" not in lowered or ("step" not in lowered and "iter" not in lowered and "epoch" not in lowered
+                                 and "batch" not in lowered):  # fmt: skip
+        return None
+    text = TERMINAL.sub("", text)
+    place = LOOP.match(text)
+    losses = {("eval_loss" if (kind or "t").lower()[0] in "ve" else "loss"): value
+              for kind, value in LOSS.findall(text) if (kind or "").lower() != "test"}  # fmt: skip
+    if place is None or not losses:
+        return None
+    made: dict[str, Any] = dict(losses)
+    step = re.search(r"\b(?:global[_ ])?(?:step|iter(?:ation)?|batch)s?\b\W{0,3}(\d{1,9})", text, re.I)
+    if step is not None:
+        made["step" if not step[0].lower().startswith("batch") else "batch"] = step[1]
+    elif (epoch := EPOCH.search(text)) is not None:
+        made["epoch"] = epoch[1]
+    rate = re.search(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", text, re.I)
+    return {**made, "learning_rate": rate[1]} if rate else made
+
+
+def _of_bar(bar: Bar) -> dict[str, Any] | None:
+    """The numbers behind a bar: `Epoch 1:  5%|▌ | 50/1000 [..., loss=2.31]`."""
+    values = {name: value for name, value in bar.values if number(value) is not None}
+    if not any("loss" in name.lower() for name in values) or bar.done == 0:
+        return None
+    return {"step": bar.done + (bar.epoch or 0) * bar.total, **values}
+
+
+def _says_step(record: Mapping[str, Any]) -> bool:
+    return any(
+        name in record for name in ("step", "global_step", "current_steps", "global_step/max_steps", "iteration")
+    )

@@ -1,0 +1,116 @@
+"""A loop of the user's own as a record: what its model was given, and what the process holds beside it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, in_place, name_batch
+from truetune.probe.batches import Peeked
+from truetune.probe.given import recognised_share
+from truetune.probe.laws import measure
+from truetune.probe.live_objects import AliveObjects
+from truetune.probe.observe import Seen, first_record, model_facts, trial_of, unwrapped, wanted
+from truetune.probe.own_loop import Steps
+from truetune.probe.record import Record
+
+NO_LABELS = (
+    "the loop computes its loss outside of the model, and none of its variables holds labels that fit the ids, so what "
+    "is supervised is not known: call truetune.audit(model, loader, tokenizer, loss=...) in the script"
+)
+NO_IDS = "the model is not given token ids (input_ids), so no batch can be read"
+
+
+def observe_loop(
+    folder: Path,
+    model: Any,
+    batches: Sequence[Mapping[str, Any]],
+    steps: Steps,
+    alive: AliveObjects,
+    *,
+    laws: str,
+    rank: int,
+    world: int,
+    read_variables: bool,
+    keep: Callable[[Record], None],
+) -> Record:
+    """Record what the forward passes of a loop were given; `folder` takes the tokenizer's files.
+
+    Args:
+        batches: the tensors of each forward pass by the names of its arguments, (rows, tokens) each.
+        steps: those that optimizers took on the model's weights.
+        alive: what the loop may work with: its tokenizer and rows are told by the model and the batches.
+        laws: quick, all or none.
+        read_variables: may the variables of the stack's frames be read? Labels are looked for there where the model is
+            given none.
+        keep: is given the record as far as it is made.
+    """
+    model = unwrapped(model)
+    facts = model_facts(model)
+    vocabulary = facts["embedding_rows"]
+    tokenizer = alive.tokenizer_for(model, vocabulary)
+    named = [name_batch(batch, None, vocabulary) for batch in batches if IDS in batch]
+    own_loss = bool(named) and all(LABELS not in batch.inputs for batch in named)
+    if own_loss:
+        named = list(_with_labels_of_variables(named[-1])) if read_variables else []
+    peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
+    given = _given(peeked, tokenizer, alive.rows)
+    seen = Seen(peeked, collate=None, dataset=given)
+    record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer)
+    taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
+    record.facts |= {"rank": rank, "world": world, "steps": taken}
+    if not peeked:
+        record.facts["lost"] = NO_LABELS if own_loss else NO_IDS
+        record.facts["notes"].append(record.facts["lost"])
+    keep(record)
+    # A loss that the loop computes itself is not known here, so no law can be tested on it.
+    names = () if own_loss else wanted(laws)
+    if peeked and names and rank == 0:
+        outcomes = record.facts["laws"] = {}
+        trial = trial_of(model, seen, tokenizer, None, None, "loop")
+        trial.optimizer = steps
+        measure(trial, names, found=outcomes, keep=partial(keep, record))
+    return record
+
+
+def _given(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
+    """Those of the live rows whose texts stand in the batches; None where there are none."""
+    if tokenizer is None or not peeked:
+        return None
+    shares = [(recognised_share(rows, peeked, tokenizer), rows) for rows in alive]
+    share, best = max(shares, key=lambda one: one[0], default=(0.0, None))
+    return best if share else None
+
+
+def _with_labels_of_variables(batch: NamedBatch) -> Iterator[NamedBatch]:
+    """The batch with the labels that a variable of the loop holds; nothing where none does, or several differ.
+
+    Only labels that leave some of the ids out count: a copy of the ids may be anything.
+    """
+    ids = batch.inputs[IDS]
+    found: list[torch.Tensor] = []
+    for tensor in _tensors_of_frames(inspect.currentframe()):
+        tried = name_batch({IDS: ids, "candidate": tensor.to(ids.device)})
+        shifted = tried.inputs.get(SHIFTED)
+        labels = tried.inputs.get(LABELS) if shifted is None else in_place(shifted)
+        if labels is not None and bool((labels < 0).any()) and not any(torch.equal(labels, one) for one in found):
+            found.append(labels)
+    if len(found) == 1:
+        yield NamedBatch({**batch.inputs, LABELS: found[0]})
+
+
+def _tensors_of_frames(frame: FrameType | None) -> Iterator[torch.Tensor]:
+    """Two-dimensional tensors of whole numbers that the stack's variables hold, alone or in a dictionary or tuple."""
+    while frame is not None:
+        for value in list(frame.f_locals.values()):
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+            for part in parts:
+                if isinstance(part, torch.Tensor) and part.dim() == 2 and not part.is_floating_point():
+                    yield part
+        frame = frame.f_back

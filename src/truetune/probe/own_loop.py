@@ -1,0 +1,270 @@
+"""The hook of `truetune run` for loops that are no Trainer's: plain PyTorch, Accelerate, Lightning.
+
+Such a loop has no moment at which all is ready, and its data loader says little: the labels may be made between the
+loader and the model. So it is watched where nothing can be mistaken. Before a torch optimizer takes a step (torch's own
+`register_optimizer_step_pre_hook`), the model of transformers whose weights it holds is found; from then on what the
+model's forward pass is given is kept, and after a few micro-batches it is audited, before the next step.
+
+The trade-off: the first step is taken before anything is judged, and a loop that takes one step alone is not judged.
+What is judged is what reached the model, and not what a loader was going to give.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from truetune.probe.boundary import Lost, contain, describe, note_loss
+from truetune.probe.forked import can_fork
+from truetune.probe.limits import STOP, Limits
+
+if TYPE_CHECKING:
+    from truetune.probe.live_objects import AliveObjects
+    from truetune.probe.record import Record
+
+TRAINERS = ("transformers.trainer", "trl.")
+"""Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go"""
+INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
+MAX_STEPS = 200
+"""Steps of optimizers without a model of transformers, after which no further one is looked at"""
+
+
+def install(orders: dict[str, Any]) -> None:
+    """Watch the optimizers of this process. torch has been imported."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    loop, limits = OwnLoop(orders), Limits.of(orders)
+    # All that the entry point uses is looked at here, where a failure is contained.
+    step, lose, seconds = loop.before_step, loop.lose, float(limits.whole)
+    if loop.over is not False:
+        raise Lost("the hook for own loops was not made")
+
+    def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if loop.over:
+            return
+        # By identity: whatever else comes back here is no verdict.
+        if contain(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
+            raise SystemExit(1)
+
+    register_optimizer_step_pre_hook(before_step)
+
+
+class Steps:
+    """What was seen of the steps that optimizers took on the weights of one model."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.without_gradient = 0
+        """Those before which no weight of the optimizer had a gradient but zero"""
+        self._optimizers: dict[int, Any] = {}
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """Of all optimizers: one may hold the matrices, another the rest."""
+        return [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
+
+    def note(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Count a step. One with a closure (Lightning's, L-BFGS) computes its gradients itself: it is not counted."""
+        self._optimizers[id(optimizer)] = optimizer
+        # torch hands the optimizer itself on as the first of the arguments.
+        if any(callable(argument) for argument in (*args, *kwargs.values())):
+            return
+        self.seen += 1
+        weights = (weight for group in optimizer.param_groups for weight in group["params"])
+        if not any(weight.grad is not None and bool(weight.grad.any()) for weight in weights):
+            self.without_gradient += 1
+
+
+class OwnLoop:
+    """What is known of the first loop of this process that trains a model of transformers."""
+
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self.orders = orders
+        self.over = False
+        """Judged, given up, or lost: nothing is looked at any more"""
+        self._steps = 0
+        self._model: Any = None
+        self._watch: Any = None
+        """torch's handle of the hook behind forward passes"""
+        self._batches: list[dict[str, Any]] = []
+        self._taken = Steps()
+
+    def lose(self, reason: str) -> None:
+        """There is no audit; the parent says why."""
+        self._end()
+        note_loss(reason, self.orders)
+
+    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """GO or STOP where the loop was judged now, else None. Raises whatever goes wrong.
+
+        `args` and `kwargs` are those of the optimizer's `step`.
+        """
+        if is_inside_a_trainer():
+            return None
+        self._steps += 1
+        if self._model is None:
+            self._find(optimizer)
+        if self._model is None:
+            return None
+        self._taken.note(optimizer, args, kwargs)
+        # All micro-batches of one step at least; then as many as were asked for.
+        if not self._batches or len(self._batches) < self.orders["batches"]:
+            return None
+        return self._audit()
+
+    def _find(self, optimizer: Any) -> None:
+        """Find the model that this optimizer trains, and keep what it is given from now on."""
+        from truetune.probe.live_objects import model_trained_by
+
+        self._model = model_trained_by(optimizer)
+        if self._model is None:
+            self.over = self._steps >= MAX_STEPS
+            return
+        if is_compiled(self._model):
+            raise Lost("the model is compiled, so what its forward pass is given can't be watched; " + INSTEAD)
+        self._watch = self._watch_forward(self._model)
+        atexit.register(self._finish, os.getpid())
+        Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
+
+    def _watch_forward(self, watched: Any) -> Any:
+        """torch's handle of a hook behind the forward pass of all modules.
+
+        Not of the model alone: it would stand on the user's object, and be saved with it by `torch.save(model)`.
+        """
+        from torch.nn.modules.module import register_module_forward_hook
+
+        note = partial(contain, self._note, on_failure=self.lose, seconds=float(Limits.of(self.orders).step))
+
+        def after_forward(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if module is watched and not self.over:
+                note(args, kwargs)
+
+        try:
+            return register_module_forward_hook(after_forward, with_kwargs=True)
+        except TypeError:
+            raise Lost("this release of torch has no hook that is given what a forward pass is; " + INSTEAD) from None
+
+    def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Keep the tensors of one forward pass, copied: a loop may change them in place afterwards."""
+        import torch
+
+        if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
+            return  # an evaluation, or answers that are sampled
+        given = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        kept = {name: value.detach().clone() for name, value in given.items() if isinstance(value, torch.Tensor)}
+        self._batches.append(kept)
+
+    def _audit(self) -> str:
+        """Look at the loop in a copy of this process, or here where none can be made."""
+        from truetune.probe.session import audit_in_copy
+
+        if self.orders.get("in_place") or not can_fork():
+            return self._audit_here()
+        return audit_in_copy(self.take(in_place=False), self.orders, 1, Limits.of(self.orders))
+
+    def _audit_here(self) -> str:
+        from truetune.probe.session import audit_in_place
+
+        return audit_in_place(self.take(in_place=True), self.orders, 1, Limits.of(self.orders))
+
+    def take(self, *, in_place: bool) -> LoopRun:
+        """What was seen of the loop, to be looked at; nothing is watched any more."""
+        from truetune.probe.live_objects import AliveObjects
+
+        run = LoopRun(self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place)
+        self._end()
+        return run
+
+    def _finish(self, process: int) -> None:
+        """Look at a loop that ended before it was judged. Python is ending: no thread of a clock can be started."""
+        if self.over or os.getpid() != process:
+            return
+        try:
+            if self._batches:
+                self._audit_here()
+        except BaseException as error:
+            self.lose(describe(error))
+
+    def _end(self) -> None:
+        """Look at nothing any more."""
+        self.over = True
+        watch, self._watch = self._watch, None
+        self._model, self._batches, self._taken = None, [], Steps()
+        if watch is not None:
+            watch.remove()
+
+
+class LoopRun:
+    """A loop of the user's own: its model, what the forward pass of that was given, and the steps that were taken."""
+
+    def __init__(
+        self, model: Any, batches: list[dict[str, Any]], steps: Steps, alive: AliveObjects, *, in_place: bool
+    ) -> None:
+        self.model, self.batches, self.steps, self.alive, self.in_place = model, batches, steps, alive, in_place
+        self.world = _number("WORLD_SIZE", 1)
+        self.rank = _number("RANK", 0)
+
+    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+        """What reached the model, with the tokenizer and the rows of the process where they can be told."""
+        from truetune.probe.observe_loop import observe_loop
+        from truetune.probe.record import write
+
+        # In the process itself gradients wait to be applied, and the device may be full: no law is tested there.
+        # The variables of frames are read in a copy alone: in the process itself they would live on.
+        laws = "none" if self.in_place else orders["laws"]
+        return observe_loop(
+            folder, self.model, self.batches, self.steps, self.alive, laws=laws, rank=self.rank, world=self.world,
+            read_variables=not self.in_place, keep=lambda record: write(record, folder),
+        )  # fmt: skip
+
+    def still(self) -> AbstractContextManager[None]:
+        """What the process has one of is put back."""
+        from truetune.probe.still import still_process
+
+        return still_process(self)
+
+
+def is_inside_a_trainer() -> bool:
+    """Does a Trainer's own loop take this step? Asked of the modules on the stack, and of no variable of theirs."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(TRAINERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_compiled(model: Any) -> bool:
+    """Did `torch.compile` take this model, or wrap it? A hook that comes later makes it compile again, or is not
+    called."""
+    from truetune.probe.live_objects import is_wrapped_by_compile
+
+    return getattr(model, "_compiled_call_impl", None) is not None or is_wrapped_by_compile(model)
+
+
+def forward_names(model: Any) -> list[str]:
+    """Names of the positional arguments of a model's forward pass; PEFT's wrapper hands its own on."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return list(inspect.signature(inner.forward).parameters)
+
+
+def _number(name: str, default: int) -> int:
+    """A whole number of the environment, as launchers set them."""
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else default
+
+
+def wait_for_torch(orders: dict[str, Any], after: Callable[..., Any]) -> None:
+    """Watch optimizers as soon as torch has them; `after` calls when a module has been imported."""
+    optimizer = "torch.optim.optimizer"
+    if optimizer in sys.modules:
+        install(orders)
+    else:
+        after(optimizer, partial(contain, install, orders, on_failure=partial(note_loss, orders=orders)))

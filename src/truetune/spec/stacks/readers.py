@@ -1,0 +1,236 @@
+"""Who reads a file of settings: what the project around it says.
+
+A command in a shell script, a README or a Makefile (`axolotl train X`, `trl sft --config X`), and scripts that give
+TRL's own classes to `TrlParser` or `HfArgumentParser`. And how a script is started: `accelerate launch train.py`. No
+script is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.parsing.files import read_bounded
+from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.python_reader import parse_python
+from truetune.spec.config import Stack
+from truetune.spec.pins import project_folders
+from truetune.spec.stacks import trl
+from truetune.spec.stacks.facts import RENAMED, facts
+
+COMMANDS: Mapping[Stack, re.Pattern[str]] = {
+    "trl": re.compile(r"\btrl\s+(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"),
+    "axolotl": re.compile(r"\baxolotl(?:\s+|\.cli\.)(?:train|preprocess|evaluate|merge[-_]lora|inference)\b"),
+    "llama-factory": re.compile(r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"),
+}
+LAUNCHERS = re.compile(
+    r"\b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\s+launch)\b|(?<![-.])\bdeepspeed\s+--num_gpus\b"
+)
+"""Commands that start a script as one process or several"""
+SEVERAL_PROCESSES = re.compile(
+    r"--multi[_-]gpu|--(?:nproc[_-]per[_-]node|num[_-]processes|num_gpus)[ =]+(?!1\b)(?:\d+|gpu|auto)"
+    r"|\bNPROC_PER_NODE=[\"']?(?!1\b)\d+"
+)
+"""What in such a command says that there are several processes"""
+COMMAND_FILES = (".sh", ".bash", ".md", ".rst", ".slurm", ".sbatch", ".py", ".mk", ".ps1", ".bat")
+COMMAND_NAMES = frozenset(("Makefile", "justfile", "Justfile", "Dockerfile", "Taskfile.yml"))
+PARSERS = frozenset(("TrlParser", "HfArgumentParser"))
+MAX_FILES = 300
+"""Of a project; the nearest folders come first"""
+
+
+class Reader(NamedTuple):
+    """Who reads a file."""
+
+    stack: Stack
+    told_by: str
+    """`trl sft in run.sh, line 3`"""
+    own_fields: frozenset[str] = frozenset()
+    """What the script takes beside the settings of the stack"""
+    by_user: bool = False
+    """The user says it, and not the project"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    """A parser of a script that is given TRL's classes."""
+
+    line: int
+    own_fields: frozenset[str]
+
+
+def reader_of(path: Path, keys: frozenset[str]) -> Reader | None:
+    """Who reads the file at `path`, whose keys these are; None where the project does not say it."""
+    files = list(_files_around(path))
+    named = re.compile(rf"(?<![\w.-]){re.escape(path.name)}(?![\w-])")
+    by_command = next((reader for file in files for reader in _by_command(file, named)), None)
+    if by_command is not None:
+        return by_command
+    scripts = [file for file in files if file.suffix == ".py"]
+    scripts.sort(key=lambda script: -len(_words(script) & _words(path)))
+    return next((reader for script in scripts for reader in _by_script(script, keys)), None)
+
+
+def launches_of(script: Path) -> Iterator[str]:
+    """The commands of the project that start this script, or a program with these settings, each with where it stands.
+
+    A launcher of processes stands in them, or the command of a stack, which calls one. A script of the same name in
+    another folder is not meant: the command's path must lead to it from the command's file, or from one of the folders
+    above the script.
+    """
+    if not script.is_file():
+        return
+    wanted = script.resolve()
+    for file in _files_around(script):
+        for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
+            if any(_leads_to(word, file, wanted) for word in line.split()):
+                yield f"{' '.join(line.split())} ({file.name}, line {number})"
+
+
+def launches_of_several(path: Path) -> Iterator[str]:
+    """The commands of the project that start this script, or a program that reads these settings, as several
+    processes, each with where it stands."""
+    return (command for command in launches_of(path) if SEVERAL_PROCESSES.search(command))
+
+
+def _leads_to(word: str, file: Path, script: Path) -> bool:
+    """Is this word of a command in `file` a path of the script: `train.py`, `--config=recipes/sft.yaml`?"""
+    given = word.rpartition("=")[2].strip("\"'`")
+    if Path(given).name != script.name:
+        return False
+    return any((folder / given).resolve() == script for folder in (file.parent, *script.parents))
+
+
+def _words(path: Path) -> set[str]:
+    """The words of a file's name: `grpo.py` reads `grpo_lora.yaml` rather than `sft.py` does."""
+    return set(re.split(r"[\W_]+", path.stem.lower()))
+
+
+def _by_command(file: Path, named: re.Pattern[str]) -> Iterator[Reader]:
+    """Commands of a file that name the settings."""
+    for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
+        for stack, command in COMMANDS.items():
+            called = command.search(line)
+            if called is not None and named.search(line, called.end()):
+                yield Reader(stack, f"{' '.join(called[0].split())} in {file.name}, line {number}")
+
+
+@lru_cache(maxsize=512)
+def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
+    """The commands of a file with their line numbers; one that continues over several lines is one. Kept, because all
+    settings of a project ask for the same files."""
+    lines: list[tuple[int, str]] = []
+    continued = ""
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        whole = continued + line
+        if whole.endswith("\\"):
+            continued = whole[:-1] + " "
+            continue
+        continued = ""
+        if any(command.search(whole) for command in (*COMMANDS.values(), LAUNCHERS)):
+            lines.append((number, whole))
+    return tuple(lines)
+
+
+def _by_script(file: Path, keys: frozenset[str]) -> Iterator[Reader]:
+    """A script's parser that takes each of these keys, and not by the words of `TrainingArguments` alone."""
+    base = facts("transformers").classes["TrainingArguments"]
+    of_trl = trl.keys() - set(base) - trl.launch()
+    for parser in _parsers(str(file), file.stat().st_mtime_ns):
+        if keys <= trl.keys() | RENAMED["transformers"].keys() | parser.own_fields and keys & of_trl:
+            yield Reader("trl", f"the parser in {file.name}, line {parser.line}", parser.own_fields)
+
+
+@lru_cache(maxsize=512)
+def _parsers(path: str, _changed: int) -> tuple[_Parser, ...]:
+    """The parsers of a script that are given one of TRL's trainer classes, or a class that is made of one."""
+    text = _text(path)
+    if "trl" not in text or not any(name in text for name in PARSERS):
+        return ()
+    try:
+        tree = parse_python(text)
+    except (InputLimitError, SyntaxError, ValueError):
+        return ()
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assigned = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found = []
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and call.args and _last_name(call.func) in PARSERS:
+            given = _class_names(call.args[0], assigned)
+            if any(_is_of_trl(name, classes) for name in given):
+                own = frozenset(field for name in given for field in _fields(name, classes))
+                found.append(_Parser(call.lineno, own))
+    return tuple(found)
+
+
+def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
+    """The classes of `(ScriptArguments, SFTConfig)`, written there or assigned to a name."""
+    if isinstance(node, ast.Name) and isinstance(assigned.get(node.id), (ast.Tuple, ast.List)):
+        node = assigned[node.id]
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    return [name for item in items if (name := _last_name(item))]
+
+
+def _is_of_trl(name: str, classes: Mapping[str, ast.ClassDef], depth: int = 0) -> bool:
+    """Is it a class of a trainer's arguments of TRL, or made of one in this script?"""
+    if name not in classes or depth > len(classes):
+        return name in trl.CLASSES
+    bases = [_last_name(base) for base in classes[name].bases]
+    return any(base in trl.CLASSES or _is_of_trl(base, classes, depth + 1) for base in bases if base != name) or (
+        name in bases and name in trl.CLASSES
+    )
+
+
+def _fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
+    """The fields that a dataclass of the script adds."""
+    body = classes[name].body if name in classes else []
+    for line in body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            yield line.target.id
+
+
+def _last_name(node: ast.expr) -> str:
+    """`SFTConfig` of `SFTConfig` and `trl.SFTConfig`."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _files_around(path: Path) -> Iterator[Path]:
+    """The scripts, commands and READMEs in the folders from the file up to the root of its project, and in those
+    directly below the root."""
+    folders = project_folders(path)
+    below = sorted(Path(entry.path) for entry in _entries(folders[-1]) if entry.is_dir() and entry.name[0] != ".")
+    count = 0
+    for folder in dict.fromkeys((*folders, *below)):
+        for entry in sorted(_entries(folder), key=lambda entry: entry.name):
+            name = entry.name
+            if (name.endswith(COMMAND_FILES) or name in COMMAND_NAMES) and entry.is_file():
+                count += 1
+                if count > MAX_FILES:
+                    return
+                yield Path(entry.path)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        return read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
+    except (OSError, InputLimitError):
+        return ""

@@ -1,0 +1,1 @@
+"""Rows that are token ids already: caches of trainers, read with a tokenizer and its template."""

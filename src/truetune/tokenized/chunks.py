@@ -1,0 +1,295 @@
+"""Chunks: tokenized rows read in bulk, a few hundred at a time, as flat arrays.
+
+Arrow tables become numpy arrays without an object for each token, so that a cache of 100,000 rows is read in seconds.
+JSON rows take the same way through an Arrow array. A row whose columns do not fit together is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as arrow
+import pyarrow.compute as compute
+from numpy.typing import NDArray
+
+from truetune.data.columnar import batches
+from truetune.data.conversation import Origin
+from truetune.data.files import Source, open_raw
+from truetune.data.records import Record, records
+from truetune.errors import DataError
+from truetune.render.rendering import IGNORED
+from truetune.tokenized.columns import (
+    ATTENTION,
+    IDS,
+    LABELS,
+    LENGTHS,
+    MASKS,
+    NUMBERS,
+    POSITIONS,
+    READ,
+    SOURCES,
+    refuse_pairs,
+)
+
+ROWS = 512
+"""Rows of a chunk: enough to spread the cost of numpy's calls, a few MB of packs of 4,096 tokens"""
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Progress = Callable[[int, int, int], None]
+"""Called with rows done, bytes read, bytes in all"""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of one file, their tokens laid end to end."""
+
+    file: str
+    rows: Ints
+    """(rows,) their numbers over all files, from 0"""
+    lines: Ints
+    """(rows,) their lines, or ordinals, in the file, from 1"""
+    offsets: Ints
+    """(rows + 1,) where each row's tokens begin"""
+    ids: Ints
+    """(tokens,)"""
+    labels: Ints | None
+    """(tokens,) as they are stored; None where there are none"""
+    masks: tuple[str, ...]
+    """The columns that say what is in the loss"""
+    supervised: Mask
+    """(tokens,) by the labels, else by the masks; False where there are neither"""
+    attended: Mask | None
+    """(tokens,) by the attention mask"""
+    borders: Mask
+    """(tokens,) does a document begin here, as far as the columns tell?"""
+    sources: NDArray[np.uint8] | None
+    """(tokens,) the sources that `truetune encode` wrote"""
+    broken: tuple[tuple[Origin, str], ...] = ()
+    """Rows that are left out, and why"""
+
+    def origin(self, row: int) -> Origin:
+        """Where a row of this chunk stands."""
+        return Origin(self.file, int(self.lines[row]), int(self.rows[row]))
+
+    def row_of(self, tokens: Ints) -> Ints:
+        """The row of each of these tokens."""
+        return np.asarray(np.searchsorted(self.offsets, tokens, side="right") - 1)
+
+    @property
+    def lengths(self) -> Ints:
+        """(rows,) in tokens."""
+        return np.asarray(np.diff(self.offsets))
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Lists of numbers, flat."""
+
+    values: Any
+    """A numpy array, of all rows"""
+    lengths: Ints
+    """(rows,)"""
+    missing: Mask
+    """(rows,) is the list, or one of its numbers, null?"""
+
+    def of_rows(self, kept: Mask) -> Any:
+        """The values of some rows."""
+        return self.values[np.repeat(kept, self.lengths)]
+
+
+def chunks(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[Chunk]:
+    """The rows of some files in order; memory does not grow with their number. Raises DataError."""
+    sizes = [source.path.stat().st_size for source in sources]
+    row = done = 0
+    for source, size in zip(sources, sizes, strict=True):
+        with open_raw(source.path) as raw:
+            for part in _parts(source, raw):
+                refuse_pairs(part.batch.schema.names, str(source.path))
+                made = _chunk(str(source.path), row + part.numbers, part.lines, part.batch)
+                yield replace(made, broken=(*made.broken, *part.unread)) if part.unread else made
+                row += part.size
+                if progress is not None:
+                    progress(row, min(done + raw.tell(), done + size), sum(sizes))
+        done += size
+    if progress is not None:
+        progress(row, done, sum(sizes))
+
+
+def chunk_of(source: Source, found: Sequence[Record], first: int) -> Chunk:
+    """Some records of a file as a chunk; `first` is the number of the first of them. Raises DataError."""
+    part = _table_of(source, list(found))
+    made = _chunk(str(source.path), first + part.numbers, part.lines, part.batch)
+    return replace(made, broken=(*made.broken, *part.unread))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of a file as a record batch."""
+
+    size: int
+    """Rows, with those that can't be read"""
+    numbers: Ints
+    """(rows,) from 0"""
+    lines: Ints
+    batch: Any
+    unread: tuple[tuple[Origin, str], ...] = ()
+
+
+def _parts(source: Source, raw: Any) -> Iterator[_Part]:
+    if source.kind in ("parquet", "arrow"):
+        line = 1
+        for batch in batches(source, raw, None, ROWS):
+            for start in range(0, batch.num_rows, ROWS):
+                part = batch.slice(start, ROWS)
+                size = part.num_rows
+                yield _Part(size, np.arange(size), np.arange(line, line + size), part)
+                line += size
+        return
+    found = records(source, raw)
+    while part := list(islice(found, ROWS)):
+        yield _table_of(source, part)
+
+
+def _table_of(source: Source, part: list[Record]) -> _Part:
+    """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
+    numbers = [i for i, record in enumerate(part) if record.error is None and isinstance(record.row, dict)]
+    whole = [part[i] for i in numbers]
+    unread = tuple(
+        (Origin(str(source.path), record.line, -1), str(record.error or "the line holds no row"))
+        for record in part
+        if record.error is not None or not isinstance(record.row, dict)
+    )
+    names = list(dict.fromkeys(name for record in whole for name in record.row if name in READ))
+    columns = [_array_of(source, name, whole) for name in names]
+    batch = arrow.RecordBatch.from_arrays(columns, names=names) if names else arrow.RecordBatch.from_pylist([])
+    lines = np.array([record.line for record in whole], np.int64)
+    return _Part(len(part), np.array(numbers, np.int64), lines, batch, unread)
+
+
+def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
+    values = [record.row.get(name) for record in rows]
+    try:
+        return arrow.array(values, arrow.list_(arrow.float64() if name in MASKS else arrow.int64()))
+    except (arrow.ArrowException, TypeError, OverflowError):
+        line = next((record.line for record in rows if not _is_numbers(record.row.get(name))), rows[0].line)
+        raise DataError(
+            f"{source.path}:{line}: {name} is no list of whole numbers, one for each token; write the ids as numbers"
+        ) from None
+
+
+def _is_numbers(value: object) -> bool:
+    limit = 1 << 63
+    return value is None or (
+        isinstance(value, list) and all(isinstance(item, int | float) and -limit <= item < limit for item in value)
+    )
+
+
+def _column(batch: Any, name: str, file: str) -> _Column | None:
+    """A column of lists of numbers; None where there is none, or it is null throughout. Raises DataError."""
+    if name not in batch.schema.names:
+        return None
+    column = batch.column(name)
+    kind = column.type
+    if arrow.types.is_null(kind) or (column.null_count == len(column) and len(column)):
+        return None
+    is_list = arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind)
+    if not is_list or not _is_numeric(kind.value_type):
+        raise DataError(f"{file}: the column {name} is {kind}; expected lists of whole numbers, one for each token")
+    lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    missing = column.is_null().to_numpy(zero_copy_only=False).astype(np.bool_)
+    flat = compute.list_flatten(column)  # of the rows of this batch that are not null
+    if flat.null_count:
+        holes = np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False))
+        missing[np.unique(np.searchsorted(np.cumsum(lengths), holes, side="right"))] = True
+        flat = flat.fill_null(False if arrow.types.is_boolean(flat.type) else 0)
+    return _Column(flat.to_numpy(zero_copy_only=False), lengths, missing)
+
+
+def _is_numeric(kind: Any) -> bool:
+    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind))
+
+
+def _chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
+    ids = _column(batch, IDS, file)
+    if ids is None:
+        ids = _Column(np.zeros(0, np.int64), np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_))
+    names = (LABELS, ATTENTION, POSITIONS, SOURCES, *MASKS, *NUMBERS)
+    parallel = {name: column for name in names if (column := _column(batch, name, file)) is not None}
+    lengths = next((found for name in LENGTHS if (found := _column(batch, name, file)) is not None), None)
+    reasons = [_why_broken(i, ids, parallel) for i in range(len(rows))] if _any_broken(ids, parallel) else []
+    broken = tuple((Origin(file, int(lines[i]), int(rows[i])), reason) for i, reason in enumerate(reasons) if reason)
+    kept = np.array([not reason for reason in reasons], np.bool_) if reasons else np.ones(len(rows), np.bool_)
+    kept &= ids.lengths > 0  # an empty row teaches nothing, and says nothing
+    flat = {name: column.of_rows(kept) for name, column in parallel.items()}
+    flat_ids = ids.of_rows(kept).astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum(ids.lengths[kept])))
+    labels = flat[LABELS].astype(np.int64) if LABELS in flat else None
+    masks = tuple(name for name in MASKS if name in flat)
+    return Chunk(
+        file=file, rows=rows[kept], lines=lines[kept], offsets=offsets, ids=flat_ids, labels=labels, masks=masks,
+        supervised=_supervised(labels, [flat[name] for name in masks], len(flat_ids)),
+        attended=flat[ATTENTION] != 0 if ATTENTION in flat else None,
+        borders=_borders(flat, offsets, lengths, kept),
+        sources=flat[SOURCES].astype(np.uint8) if SOURCES in flat else None,
+        broken=broken,
+    )  # fmt: skip
+
+
+def _any_broken(ids: _Column, parallel: Mapping[str, _Column]) -> bool:
+    if ids.missing.any():
+        return True
+    return any(column.missing.any() or not np.array_equal(column.lengths, ids.lengths) for column in parallel.values())
+
+
+def _why_broken(row: int, ids: _Column, parallel: Mapping[str, _Column]) -> str:
+    """Why a row can't be read; empty where it can."""
+    if ids.missing[row]:
+        return f"{IDS} is null"
+    for name, column in parallel.items():
+        if column.missing[row]:
+            return f"{name} is null, and other rows have it"
+        if column.lengths[row] != ids.lengths[row]:
+            return f"{int(ids.lengths[row]):,} {IDS} and {int(column.lengths[row]):,} {name}"
+    return ""
+
+
+def _supervised(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
+    if labels is not None:
+        return np.asarray(labels != IGNORED)
+    if not masks:
+        return np.zeros(tokens, np.bool_)
+    return np.asarray(np.logical_and.reduce([mask != 0 for mask in masks]))
+
+
+def _borders(flat: Mapping[str, Any], offsets: Ints, lengths: _Column | None, kept: Mask) -> Mask:
+    """(tokens,) where documents begin by lengths, position ids, numbers of documents, or a mask that numbers them."""
+    tokens = int(offsets[-1])
+    borders = np.zeros(tokens, np.bool_)
+    if POSITIONS in flat and tokens:
+        positions = flat[POSITIONS]
+        borders[1:] |= positions[1:] < positions[:-1]
+    for name in NUMBERS:
+        if name in flat:
+            borders[1:] |= flat[name][1:] != flat[name][:-1]
+    if ATTENTION in flat and tokens and flat[ATTENTION].max() > 1:
+        borders[1:] |= flat[ATTENTION][1:] != flat[ATTENTION][:-1]
+    if lengths is not None:
+        _add_lengths(borders, offsets, lengths, kept)
+    borders[offsets[:-1]] = True
+    return borders
+
+
+def _add_lengths(borders: Mask, offsets: Ints, lengths: _Column, kept: Mask) -> None:
+    values = lengths.of_rows(kept).astype(np.int64)
+    rows = np.repeat(np.arange(int(kept.sum())), lengths.lengths[kept])
+    if not len(values):
+        return
+    ends = np.cumsum(values)
+    before = np.concatenate(([0], ends))[np.searchsorted(rows, rows, side="left")]
+    starts = offsets[rows] + ends - values - before
+    inside = (values > 0) & (starts >= offsets[rows]) & (starts < offsets[rows + 1])
+    borders[starts[inside]] = True

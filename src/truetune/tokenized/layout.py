@@ -1,0 +1,227 @@
+"""Layout: how a template marks the turns of a conversation, as bytes that can be found again among token ids.
+
+Small conversations are rendered. What the template writes between the end of one turn and the content of the next is
+the header of that role. A header is searched as bytes and not as ids, since the content's first token may take the
+header's last space with it; where it begins with an added token, that token must be there, not text spelled like it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import tokenizers
+
+from truetune.encoding.vocabulary import Vocabulary
+from truetune.errors import TruetuneError
+from truetune.render.probes import Probes
+from truetune.render.rendering import Rendering, Source
+
+SHORTEST = 4
+"""Bytes of a header without a control token: a shorter one stands in ordinary text"""
+SYSTEM, TOOL = "Be brief and kind.", "The light is on."
+QUESTIONS = ("Where is the lighthouse?", "When was it built?", "Who keeps it now?")
+ANSWERS = ("On the northern cliff.", "Two hundred years ago.", "A family of four.")
+CALL = {"type": "function", "id": "call00001", "function": {"name": "see", "arguments": {"what": "light"}}}
+ROLES: Mapping[Source, str] = {
+    Source.SYSTEM: "system", Source.USER: "user", Source.ASSISTANT: "assistant", Source.TOOL_RESULT: "tool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the template writes before the content of a role."""
+
+    role: Source
+    text: bytes
+    first: int | None
+    """The added token with which it begins; None where it begins with ordinary text"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the turns of this template are found among ids."""
+
+    headers: tuple[Header, ...]
+    """Longest first: of two that begin alike, the longer one is meant"""
+    closers: Mapping[Source, frozenset[int]]
+    """By role, the tokens that end a turn"""
+    bos_opens_turns: bool
+    """Is BOS part of the headers, as in SmolLM2's `<|im_start|>`?"""
+    bos_in_every_turn: bool
+    """Does the template write BOS more than once in a conversation, as Llama 2's does?"""
+    header_is_learned: bool
+    """Must the model write a token of the answer's header itself, as gpt-oss writes its channel?"""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes] | None:
+        """Finds the headers in bytes, the number of each as its group; None where there are none."""
+        if not self.headers:
+            return None
+        return re.compile(b"|".join(b"(%s)" % re.escape(header.text) for header in self.headers))
+
+    def has(self, role: Source) -> bool:
+        """Has this role a header of its own?"""
+        return any(header.role is role for header in self.headers)
+
+
+class Between(NamedTuple):
+    """What a rendering has between the content of one turn and that of the next."""
+
+    before: Source
+    """Of the content before; TEMPLATE at the beginning"""
+    role: Source
+    """Of the content that follows; TEMPLATE at the end"""
+    text: str
+
+
+def layout_of(probes: Probes) -> Layout:
+    """The headers of a template; none where there is no template, or it renders none of the probes."""
+    stops = {stop.token: stop.id for stop in probes.stops}
+    betweens = [between for messages in _conversations() for between in _betweens(probes, messages)]
+    added = {token.content: id for id, token in probes.tokenizer.backend.get_added_tokens_decoder().items()}
+    closers = _closers(betweens, added)
+    bos = probes.tokenizer.special.get("bos")
+    ends = {token for tokens in closers.values() for token in tokens if _ends_several_roles(token, closers)} | {*stops}
+    opens = bos is not None and any(b.role is Source.ASSISTANT and bos.token in _header(b, ends) for b in betweens)
+    texts: defaultdict[Source, list[str]] = defaultdict(list)
+    for between in betweens:
+        header = _header(between, ends)
+        if bos is not None and not opens:
+            header = header.removeprefix(bos.token).lstrip()
+        if between.role is not Source.TEMPLATE and header.strip():
+            texts[between.role].append(_without_text_of_its_own(header, added))
+    return Layout(
+        headers=tuple(_unambiguous(_headers(texts, added, probes.tokenizer.backend))),
+        closers={role: frozenset([*stops.values(), *(added[token] for token in closers[role])]) for role in ROLES},
+        bos_opens_turns=opens,
+        bos_in_every_turn=bos is not None and _writes_again(probes, bos.token),
+        header_is_learned=_learns_a_header(probes, added),
+    )
+
+
+def _writes_again(probes: Probes, token: str) -> bool:
+    text = probes.text(_conversations()[0]) or ""
+    return text.count(token) > 1
+
+
+def _learns_a_header(probes: Probes, added: Mapping[str, int]) -> bool:
+    """Does a supervised span begin with an added token before the content?"""
+    try:
+        renderings = probes.renderings(_conversations()[2], history="single")
+    except TruetuneError:
+        return False
+    for rendering in renderings:
+        content = next((run.start for run in rendering.runs if run.source is Source.ASSISTANT), 0)
+        start = min((span.start for span in rendering.spans), default=content)
+        if any(token in rendering.text[start:content] for token in added):
+            return True
+    return False
+
+
+def _conversations() -> list[list[dict[str, Any]]]:
+    turns: list[dict[str, Any]] = []
+    for question, answer in zip(QUESTIONS, ANSWERS, strict=True):
+        turns += {"role": "user", "content": question}, {"role": "assistant", "content": answer}
+    system = {"role": "system", "content": SYSTEM}
+    called = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    answered = {"role": "tool", "name": "see", "tool_call_id": "call00001", "content": TOOL}
+    return [turns, [system, *turns], turns[:2], [*turns[:1], called, answered, *turns[1:2]]]
+
+
+def _betweens(probes: Probes, messages: list[dict[str, Any]]) -> list[Between]:
+    try:
+        renderings = probes.renderings(messages, history="single")
+    except TruetuneError:
+        return []
+    return list(_split(renderings[0])) if len(renderings) == 1 else []
+
+
+def _split(rendering: Rendering) -> Iterator[Between]:
+    before, at = Source.TEMPLATE, 0
+    for run in rendering.runs:
+        if run.source not in ROLES:
+            continue
+        yield Between(before, run.source, rendering.text[at : run.start])
+        before, at = run.source, run.end
+    if before is not Source.TEMPLATE:
+        yield Between(before, Source.TEMPLATE, rendering.text[at:])
+
+
+def _closers(betweens: Sequence[Between], added: Mapping[str, int]) -> dict[Source, set[str]]:
+    """By role, the added tokens that stand right behind its content."""
+    closers: dict[Source, set[str]] = {role: set() for role in ROLES}
+    for between in betweens:
+        token = _added_at(between.text.lstrip(), added)
+        if between.before in closers and token:
+            closers[between.before].add(token)
+    return closers
+
+
+def _ends_several_roles(token: str, closers: Mapping[Source, set[str]]) -> bool:
+    """A token behind user content alone may be the header of the answer: `[/INST]`."""
+    return sum(token in tokens for tokens in closers.values()) > 1
+
+
+def _added_at(text: str, added: Mapping[str, int]) -> str:
+    """The added token with which a text begins; empty where it begins with none."""
+    return max((token for token in added if text.startswith(token)), key=len, default="")
+
+
+def _header(between: Between, ends: set[str]) -> str:
+    """The text without what ends the turn before."""
+    end = max((between.text.rfind(token) + len(token) for token in ends if token in between.text), default=0)
+    header = between.text[end:].lstrip()
+    return header.rstrip(" ")  # the content's first token may hold these spaces
+
+
+def _without_text_of_its_own(header: str, added: Mapping[str, int]) -> str:
+    """A header up to the first empty line behind its last added token: what follows is text, such as today's date."""
+    last = max((header.rfind(token) + len(token) for token in added if token in header), default=0)
+    empty_line = header.find("\n\n", last)
+    return header if not last or empty_line < 0 else header[: empty_line + 2]
+
+
+def _headers(
+    texts: Mapping[Source, Sequence[str]], added: Mapping[str, int], backend: tokenizers.Tokenizer
+) -> Iterator[Header]:
+    """The header that all turns of a role share; where they share none, each of them.
+
+    Its bytes are those of its ids: some added tokens swallow the white space beside them (Phi-3's do).
+    """
+    vocabulary = Vocabulary(backend)
+    for role, found in texts.items():
+        shared = _common(found, added)
+        for text in [shared] if len(shared.strip()) >= SHORTEST else dict.fromkeys(found):
+            first = _added_at(text, added)
+            is_found_by_token = bool(first) or role is not Source.TOOL_RESULT
+            if len(text.strip()) >= SHORTEST and is_found_by_token:
+                ids = backend.encode(text, add_special_tokens=False).ids
+                spelled = b"".join(vocabulary.spell(id) for id in ids).lstrip()
+                yield Header(role, spelled, added[first] if first else None)
+
+
+def _common(texts: Sequence[str], added: Mapping[str, int]) -> str:
+    """What all texts begin with, in whole added tokens."""
+    low, high = min(texts), max(texts)
+    size = min(len(low), len(high))
+    count = next((i for i in range(size) if low[i] != high[i]), size)
+    for token in added:
+        at = low.rfind(token, 0, count + len(token))
+        if 0 <= at < count < at + len(token):
+            count = at
+    return low[:count]
+
+
+def _unambiguous(headers: Iterator[Header]) -> list[Header]:
+    """Longest first; of two roles with the same header (a system text in the user's turn) the user's."""
+    by_text: dict[bytes, Header] = {}
+    for header in headers:
+        known = by_text.get(header.text)
+        if known is None or header.role is Source.USER:
+            by_text[header.text] = header
+    return sorted(by_text.values(), key=lambda header: -len(header.text))

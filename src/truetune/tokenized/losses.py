@@ -1,0 +1,42 @@
+"""What losses tokenized rows allow: how often each supervised token and each whole answer occurs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.render.probes import Probes
+from truetune.tokenized.chunks import chunks
+from truetune.tokenized.origin_facts import Cache
+from truetune.tokenized.placing import Placer
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Counts over all rows."""
+
+    rows: int
+    tokens: NDArray[np.int64]
+    """By id, of the supervised tokens; of all tokens where nothing says what is learned"""
+    answers: Counter[bytes]
+    """Of the supervised tokens of each row together"""
+
+
+def frequencies(cache: Cache, probes: Probes) -> Frequencies:
+    """Count what a cache supervises. Raises DataError."""
+    placer = Placer(probes)
+    tokens = np.zeros(len(placer.vocabulary.lengths), np.int64)
+    answers: Counter[bytes] = Counter()
+    rows = 0
+    for chunk in chunks(cache.sources):
+        placed = placer.place(chunk)
+        says = chunk.labels is not None or bool(chunk.masks)
+        learned = (chunk.supervised if says else np.ones(len(chunk.ids), np.bool_)) & placed.valid & ~placed.padding
+        tokens += np.bincount(chunk.ids[learned], minlength=len(tokens))
+        rows += len(chunk.rows)
+        for start, end in zip(chunk.offsets[:-1].tolist(), chunk.offsets[1:].tolist(), strict=True):
+            answers[chunk.ids[start:end][learned[start:end]].tobytes()] += 1
+    return Frequencies(rows, tokens, answers)

@@ -1,0 +1,137 @@
+"""What a cache says of its own making, in the files that its maker wrote beside the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truetune.data.files import Source, resolve
+from truetune.data.output_folder import file_digest
+from truetune.encoding.key import digest_of
+from truetune.encoding.layout import DATA, MANIFEST, manifest_in
+from truetune.errors import DataError
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import MODEL_FILE
+from truetune.render.folder import files_of
+from truetune.render.probes import Probes
+from truetune.spec.kind import recognise
+from truetune.spec.run import RunSpec
+
+SAVED = ("dataset_dict.json", "state.json")
+"""What `datasets` writes into a folder of `save_to_disk`"""
+DEEPEST = 3
+"""Folders below one that is named, in which saved data sets are looked for: Axolotl and open-instruct name them by a
+hash, and each may hold splits"""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Files of tokenized rows that belong together."""
+
+    path: str
+    sources: tuple[Source, ...]
+    manifest: Mapping[str, Any] | None = None
+    """Of `truetune encode`"""
+    others: tuple[str, ...] = ()
+    """Caches beside it in the same folder, which are not read"""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that a cache was made with, and that is another one now."""
+
+    what: str
+    made_with: str
+    now: str
+
+
+def cache_at(path: str) -> Cache:
+    """The files of a cache: data files, a saved data set, a folder of them, or what `truetune encode` wrote.
+
+    Of a folder that holds several saved data sets the newest is taken, and the others are named.
+
+    Raises DataError where there are no rows.
+    """
+    folder = Path(path)
+    if (folder / MANIFEST).is_file() and (manifest := _manifest(folder)) is not None:
+        shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
+        return Cache(path, tuple(resolve(map(str, shards))), manifest)
+    if folder.is_dir() and (saved := saved_below(folder)):
+        newest = max(saved, key=lambda each: each.stat().st_mtime)
+        others = tuple(str(each) for each in saved if each != newest)
+        return Cache(str(newest), tuple(resolve([str(newest)])), others=others)
+    return Cache(path, tuple(resolve([path])))
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """What `truetune encode` says of a folder; None where the file is another program's. Raises DataError."""
+    found = manifest_in(folder)
+    if found is not None and isinstance(found.get("shards"), list):
+        return found
+    if recognise(folder)[0] == "encoded":
+        raise DataError(f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again")
+    return None
+
+
+def saved_below(folder: Path) -> list[Path]:
+    """Saved data sets below a folder that is none itself; those of splits belong to the one above them."""
+    if any((folder / name).is_file() for name in SAVED):
+        return []
+    found: list[Path] = []
+    level = [folder]
+    for _ in range(DEEPEST):
+        level = sorted(below for above in level for below in above.iterdir() if below.is_dir())
+        found += [each for each in level if any((each / name).is_file() for name in SAVED)]
+        level = [each for each in level if each not in found]
+    return found
+
+
+def differences(cache: Cache, spec: RunSpec, made: Probes) -> list[Difference]:
+    """What the cache was made with and is another one now, as far as its maker wrote it down."""
+    return [] if cache.manifest is None else _of_manifest(cache.manifest, spec, made)
+
+
+def _of_manifest(manifest: Mapping[str, Any], spec: RunSpec, made: Probes) -> list[Difference]:
+    inputs = manifest.get("inputs")
+    if not isinstance(inputs, dict):
+        return []
+    found = []
+    theirs = _part(inputs, "tokenizer")
+    mine = {path.name: file_digest(path) for path in files_of(made.tokenizer.folder, made.tokenizer.weights)}
+    differ = sorted(name for name in theirs.keys() & mine.keys() if theirs[name] != mine[name])
+    if differ:
+        found.append(Difference("tokenizer files", "others of the same name", ", ".join(differ)))
+    found += _of_templates(inputs, made)
+    settings = _part(inputs, "settings")
+    for name in sorted(spec.model_fields_set & {"max_length", "history", "append_eos", "mask_by"}):
+        now = getattr(spec, name)
+        if name in settings and settings[name] != now:
+            found.append(Difference(name, str(settings[name]), str(now)))
+    return found
+
+
+def _part(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = inputs.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _of_templates(inputs: Mapping[str, Any], made: Probes) -> list[Difference]:
+    theirs = _part(inputs, "templates")
+    if made.template is None or not theirs:
+        return []
+    if digest_of(made.template.source.encode()) in theirs.values():
+        return []
+    return [Difference("chat template", "another text", made.template.name)]
+
+
+def named_tokenizer(cache: Cache) -> str | None:
+    """The tokenizer that a cache says it was made with: open-instruct writes config.json into its cache."""
+    try:
+        value = parse_json((Path(cache.path) / "config.json").read_bytes(), MODEL_FILE)
+    except (OSError, ValueError):
+        return None
+    about = value.get("tokenizer_config") if isinstance(value, dict) else None
+    name = about.get("tokenizer_name_or_path") if isinstance(about, dict) else None
+    return name if isinstance(name, str) else None

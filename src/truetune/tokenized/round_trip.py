@@ -1,0 +1,184 @@
+"""Round trip: are these the ids that this tokenizer gives for the text that they spell, under this template?
+
+The ids of another tokenizer spell bytes that are no characters, words of mixed scripts, or words without grammar. And
+a conversation that is read back from the ids renders to the same ids, unless another template, or other settings of
+it, made them. Both are tried on a sample of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.data.conversation import Conversation, Message, Origin
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch
+from truetune.encoding.vocabulary import Vocabulary
+from truetune.errors import TruetuneError
+from truetune.generation.garbage import fault
+from truetune.render.probes import Probes
+from truetune.render.rendering import Source
+from truetune.tokenized.chunks import Ints, Mask
+from truetune.tokenized.layout import ROLES, layout_of
+from truetune.tokenized.placing import Placed
+
+SAMPLED = 256
+"""Rows that are tried at most"""
+FIRST, LATER = 16, 1
+"""... of the first chunk, and of each one behind it"""
+LONGEST = 4_096
+"""Tokens of a row that are read"""
+FEWEST = 40
+"""Bytes; a shorter text tells nothing"""
+
+
+@dataclass
+class RoundTrip:
+    """What the sampled rows showed."""
+
+    read: int = 0
+    """Rows whose text was read"""
+    strange: list[tuple[Origin, str]] = field(default_factory=list)
+    """Rows whose ids spell no text under this tokenizer, with the beginning of what they spell"""
+    rendered: int = 0
+    """Rows that were read back as a conversation and rendered"""
+    differ: list[tuple[Origin, str]] = field(default_factory=list)
+    """Those whose rendering has other ids, with the first difference"""
+
+
+class RoundTrips:
+    """Takes rows while chunks are read."""
+
+    def __init__(self, probes: Probes) -> None:
+        self._probes = probes
+        self._vocabulary = Vocabulary(probes.tokenizer.backend)
+        self._added = np.array(sorted(probes.tokenizer.backend.get_added_tokens_decoder()), np.int64)
+        self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
+        self._layout = layout_of(probes)
+        self._tried = 0
+        self.found = RoundTrip()
+
+    def add(self, placed: Placed) -> None:
+        """Try a few rows of a chunk."""
+        rows = len(placed.chunk.rows)
+        if self._tried >= SAMPLED or not rows:
+            return
+        wanted = LATER if self._tried else FIRST
+        for row in np.unique(np.linspace(0, rows - 1, min(wanted, rows)).astype(int)).tolist():
+            self._tried += 1
+            self._try_tokens(placed, row)
+            self._try_template(placed, row)
+
+    def _try_tokens(self, placed: Placed, row: int) -> None:
+        chunk = placed.chunk
+        part = slice(int(chunk.offsets[row]), min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + LONGEST))
+        kept = placed.valid[part] & ~placed.padding[part]
+        pieces = [self._spell(piece) for piece in self._pieces(chunk.ids[part][kept])]
+        text = b" ".join(pieces)
+        if len(text) < FEWEST:
+            return
+        self.found.read += 1
+        if any(map(_is_no_text, pieces)) or fault(text.decode("utf-8", "replace"), None) is not None:
+            self.found.strange.append((chunk.origin(row), repr(text.decode("utf-8", "replace")[:80])))
+
+    def _pieces(self, ids: Ints) -> Iterator[Ints]:
+        """The text between added tokens."""
+        borders = np.flatnonzero(np.isin(ids, self._added))
+        starts = [0, *(borders + 1).tolist()]
+        for start, end in zip(starts, [*borders.tolist(), len(ids)], strict=True):
+            yield ids[start:end]
+
+    def _spell(self, ids: Ints) -> bytes:
+        return b"".join(self._vocabulary.spell(int(id)) for id in ids)
+
+    def _text(self, ids: Ints) -> str:
+        return self._spell(ids).decode("utf-8", "replace")
+
+    def _try_template(self, placed: Placed, row: int) -> None:
+        """Render the row's conversation again, and compare the ids."""
+        ids, messages = self._conversation(placed, row)
+        if not messages:
+            return
+        wanted = [made for made in map(self._rendered, _variants(messages)) if made is not None]
+        if not wanted:
+            return
+        self.found.rendered += 1
+        if not any(_begins_alike(ids, made) for made in wanted):
+            at = max((_common(ids, made) for made in wanted), default=0)
+            best = max(wanted, key=lambda made: _common(ids, made))
+            around = slice(max(0, at - 2), at + 10)
+            text = f"stored: {self._text(ids[around])!r}, rendered: {self._text(best[around])!r}"
+            self.found.differ.append((placed.chunk.origin(row), text))
+
+    def _conversation(self, placed: Placed, row: int) -> tuple[Ints, list[Message]]:
+        """(ids without BOS, messages); no messages where the row is no single conversation of plain turns."""
+        chunk, turns = placed.chunk, placed.turns
+        start, end = int(chunk.offsets[row]), int(chunk.offsets[row + 1])
+        text = ~placed.padding[start:end] & self._without_bos(placed.source[start:end])
+        mine = turns.only(turns.row == row)
+        roles = [Source(int(role)) for role in mine.role]
+        if end - start > LONGEST or not _is_plain(roles) or chunk.borders[start + 1 : end].any():
+            return chunk.ids[:0], []
+        messages: list[Message] = []
+        before = chunk.ids[start : int(mine.header[0])][placed.source[start : int(mine.header[0])] == Source.SYSTEM]
+        if len(before):
+            messages.append({"role": "system", "content": self._spell(before).decode("utf-8", "replace").strip()})
+        for role, first, last in zip(roles, mine.start.tolist(), mine.end.tolist(), strict=True):
+            content = self._text(chunk.ids[first:last])
+            messages.append({"role": ROLES[role], "content": content.strip()})
+        return chunk.ids[start:end][text], messages
+
+    def _without_bos(self, source: NDArray[np.uint8]) -> Mask:
+        """A missing or second BOS is a finding of its own."""
+        return np.full(len(source), True) if self._layout.bos_opens_turns else np.asarray(source != Source.BOS)
+
+    def _rendered(self, messages: list[Message]) -> Ints | None:
+        row = Conversation(Origin("ids", 1, 0), "messages", messages)
+        try:
+            made = batch([row], self._probes.renderer(history="single"), self._encoder, exact=True)
+        except TruetuneError:
+            return None
+        if made.rejected or len(made.examples) != 1:
+            return None
+        return np.asarray(made.ids[self._without_bos(made.source)], np.int64)
+
+
+def _is_no_text(piece: bytes) -> bool:
+    """Are there bytes inside that are no UTF-8, or control characters? The ids of a text never spell them; a cut one
+    may begin or end within a character."""
+    text = piece.decode("utf-8", "replace").strip("\ufffd")
+    inside = text.replace("\ufffd", "") if b"\xef\xbf\xbd" in piece else text
+    return "\ufffd" in inside or any(c < " " and c not in "\n\t\r\f\v\x1b" for c in inside)
+
+
+def _is_plain(roles: list[Source]) -> bool:
+    """A question first, or a system text and a question, then turn by turn."""
+    turns = roles[1:] if roles[:1] == [Source.SYSTEM] else roles
+    expected = [Source.USER, Source.ASSISTANT] * len(turns)
+    return len(turns) > 1 and turns == expected[: len(turns)]
+
+
+def _variants(messages: list[Message]) -> Iterator[list[Message]]:
+    """The messages, and without what a template may write into its system turn by itself (a date, a default)."""
+    yield messages
+    if messages[0]["role"] == "system":
+        yield messages[1:]
+        own = str(messages[0]["content"]).rpartition("\n\n")[2]
+        yield [{**messages[0], "content": own}, *messages[1:]]
+
+
+def _common(one: Ints, other: Ints) -> int:
+    """How many ids two sequences share at their beginning."""
+    size = min(len(one), len(other))
+    differ = np.flatnonzero(one[:size] != other[:size])
+    return int(differ[0]) if len(differ) else size
+
+
+def _begins_alike(stored: Ints, rendered: NDArray[np.int64]) -> bool:
+    """Is the shorter the beginning of the longer? A row may be cut, or lack a line break behind its last stop."""
+    size = min(len(stored), len(rendered))
+    short = abs(len(stored) - len(rendered)) <= 2 or len(stored) < len(rendered)
+    return _common(stored, rendered) == size and short

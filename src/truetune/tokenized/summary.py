@@ -1,0 +1,352 @@
+"""Summary: what all chunks of tokenized rows hold, as counts. Memory grows with the longest row alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.data.conversation import Origin
+from truetune.encoding.ledger import Ledger, ledger
+from truetune.render.rendering import IGNORED, Source
+from truetune.tokenized.chunks import Chunk, Ints, Mask
+from truetune.tokenized.placing import Placed, Placer
+
+KEPT = 200
+"""Rows of each kind that are kept as places"""
+CONTENT = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT)
+"""What a model is given, and must not learn to write"""
+
+
+@dataclass
+class Places:
+    """How many rows are of a kind, and the first of them."""
+
+    count: int = 0
+    first: list[tuple[Origin, str]] = field(default_factory=list)
+
+    def add(self, chunk: Chunk, rows: Ints, text: str = "", *, texts: Iterable[str] | None = None) -> None:
+        """These rows of a chunk, with what is to be said of each."""
+        rows = np.asarray(rows)
+        self.count += len(rows)
+        room = KEPT - len(self.first)
+        said = list(texts) if texts is not None else [text] * min(len(rows), room)
+        for row, of_row in zip(rows[: max(room, 0)].tolist(), said, strict=False):
+            self.first.append((chunk.origin(row), of_row))
+
+
+@dataclass
+class AnswerCounts:
+    """The answers of which at least a token is in the loss, or could be."""
+
+    total: int = 0
+    learned: int = 0
+    """With a supervised token of their content"""
+    partly: int = 0
+    """With a part of their content left out, thinking at their beginning aside"""
+    headers: int = 0
+    """Learned ones with a supervised token in their header"""
+    closed: int = 0
+    """Learned ones that a stop token ends"""
+    stops_learned: int = 0
+    """... which is in the loss"""
+    open: int = 0
+    """Learned ones without a stop token, which are not at the end of their row"""
+
+
+class Summary:
+    """Counts over all rows."""
+
+    def __init__(self, placer: Placer) -> None:
+        self._placer = placer
+        self._stops = np.array(sorted(placer.stops), np.int64)
+        self.rows = self.tokens = self.documents = 0
+        self.counts: NDArray[np.int64] = np.zeros((len(Source), 2), np.int64)
+        self.labels = False
+        """Is there a column of labels?"""
+        self.masks: Counter[str] = Counter()
+        self.broken = 0
+        self.broken_rows: list[tuple[Origin, str]] = []
+        self.padding = self.padding_supervised = self.padding_attended = 0
+        self.padded = Places()
+        self.without_label, self.all_supervised = Places(), Places()
+        self.chats = 0
+        """Rows with a turn"""
+        self.answers = AnswerCounts()
+        self.cut_answers = Places()
+        self.prompts_learned = Places()
+        self.headers_learned, self.stops_masked, self.partly = Places(), Places(), Places()
+        self.labels_compared = self.labels_differ = self.labels_shifted = 0
+        self.odd_labels = Places()
+        self.beyond = Places()
+        self.highest = -1
+        self.headers_as_text = 0
+        self.begins_with_bos = self.begins_with_two = self.bos_inside = 0
+        self.two_bos, self.without_bos = Places(), Places()
+        self.joined = Places()
+        """Rows that hold several documents, and no column that parts them"""
+        self.parted = 0
+        """Rows whose documents a column parts"""
+        self.lengths: NDArray[np.int64] = np.zeros(1, np.int64)
+        self.open_lengths: NDArray[np.int64] = np.zeros(1, np.int64)
+        """By length: rows whose text ends without a stop token"""
+        self.open_rows = Places()
+        self.control_seen: Counter[int] = Counter()
+        """Control tokens that occur, without padding"""
+
+    def ledger(self) -> Ledger:
+        """Tokens by source, without padding."""
+        return Ledger(self.counts.copy())
+
+    @property
+    def says_what_is_learned(self) -> bool:
+        """Is there a column of labels, or a mask?"""
+        return self.labels or bool(self.masks)
+
+    def add(self, placed: Placed) -> None:
+        """The next rows."""
+        chunk = placed.chunk
+        self.broken += len(chunk.broken)
+        self.broken_rows += chunk.broken[: KEPT - len(self.broken_rows)]
+        if not len(chunk.ids):
+            return
+        text = ~placed.padding
+        self.rows += len(chunk.rows)
+        self.tokens += int(text.sum())
+        self.labels |= chunk.labels is not None
+        self.masks.update(chunk.masks)
+        self.counts += ledger(placed.source[text], chunk.supervised[text]).counts
+        self.highest = max(self.highest, int(chunk.ids.max()))
+        control = chunk.ids[text & np.isin(chunk.ids, self._placer.control)]
+        found, times = np.unique(control, return_counts=True)
+        self.control_seen.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+        self.headers_as_text += placed.spelled_headers
+        self._add_padding(placed)
+        self._add_rows(placed, text)
+        self._add_labels(chunk, text)
+        self._add_bos(chunk, placed)
+        self._add_documents(chunk, placed)
+        answers = _answers(placed, self._stops)
+        if answers is not None:
+            self._add_answers(placed, answers)
+        self._add_prompts(placed)
+
+    def _add_padding(self, placed: Placed) -> None:
+        chunk, pads = placed.chunk, placed.padding
+        self.padding += int(pads.sum())
+        self.padding_supervised += int((pads & chunk.supervised).sum())
+        if chunk.attended is None:
+            self.padding_attended += int(pads.sum())
+        self.padded.add(chunk, np.unique(chunk.row_of(np.flatnonzero(pads))), "padding is stored with the row")
+
+    def _add_rows(self, placed: Placed, text: Mask) -> None:
+        chunk = placed.chunk
+        of_row = np.add.reduceat(text, chunk.offsets[:-1])
+        supervised = np.add.reduceat(chunk.supervised & text, chunk.offsets[:-1])
+        self.chats += len(np.unique(placed.turns.row))
+        self.without_label.add(chunk, np.flatnonzero((supervised == 0) & (of_row > 0)), "no token is in the loss")
+        self.all_supervised.add(chunk, np.flatnonzero((supervised == of_row) & (of_row > 0)), "every token is learned")
+        self.beyond.add(chunk, np.unique(chunk.row_of(np.flatnonzero(~placed.valid))), texts=_beyond_texts(placed))
+        self.lengths = _summed(self.lengths, np.bincount(of_row))
+        last = _last_of_text(chunk, text)
+        ended = np.isin(chunk.ids[last], self._stops) | _closed_behind(placed, last)
+        is_open = np.flatnonzero(~ended & (of_row > 0))
+        self.open_lengths = _summed(self.open_lengths, np.bincount(of_row[is_open]))
+        self.open_rows.add(
+            chunk, is_open, texts=(f"{of_row[row]:,} tokens, and no stop token at the end" for row in is_open)
+        )
+
+    def _add_labels(self, chunk: Chunk, text: Mask) -> None:
+        """Labels must be the ids of their own place: a trainer shifts them."""
+        if chunk.labels is None:
+            return
+        learned = chunk.supervised & text
+        differ = learned & (chunk.labels != chunk.ids)
+        self.labels_compared += int(learned.sum())
+        self.labels_differ += int(differ.sum())
+        following = np.append(chunk.ids[1:], IGNORED)
+        self.labels_shifted += int((differ & (chunk.labels == following)).sum())
+        self.odd_labels.add(chunk, np.unique(chunk.row_of(np.flatnonzero(differ))), "labels of other tokens")
+
+    def _add_bos(self, chunk: Chunk, placed: Placed) -> None:
+        bos = self._placer.bos
+        if bos is None:
+            return
+        starts = _first_of_text(chunk, ~placed.padding)
+        first = chunk.ids[starts] == bos
+        second = chunk.ids[np.minimum(starts + 1, chunk.offsets[1:] - 1)] == bos
+        twice = first & second & (starts + 1 < chunk.offsets[1:])
+        self.begins_with_bos += int(first.sum())
+        self.begins_with_two += int(twice.sum())
+        self.two_bos.add(chunk, np.flatnonzero(twice), "it begins with two BOS tokens")
+        self.without_bos.add(chunk, np.flatnonzero(~first), "it begins without BOS")
+
+    def _add_documents(self, chunk: Chunk, placed: Placed) -> None:
+        text = ~placed.padding
+        borders = chunk.borders & text
+        per_row = np.add.reduceat(borders, chunk.offsets[:-1])
+        seen = _documents_seen(placed, self._placer)
+        self.documents += int(np.maximum(per_row, seen).sum())
+        self.parted += int((per_row > 1).sum())
+        several = np.flatnonzero((seen > 1) & (per_row <= 1))
+        self.joined.add(chunk, several, texts=(f"{seen[row]:,} documents in one row" for row in several))
+
+    def _add_answers(self, placed: Placed, answers: _Answers) -> None:
+        chunk, count = placed.chunk, self.answers
+        count.total += len(answers.start)
+        some = answers.supervised > 0
+        count.learned += int(some.sum())
+        closed = some & (answers.stop >= 0)
+        learns_stop = closed & chunk.supervised[answers.stop]
+        count.closed += int(closed.sum())
+        count.stops_learned += int(learns_stop.sum())
+        self.stops_masked.add(chunk, answers.row[closed & ~learns_stop], "the answer is learned, its stop token is not")
+        with_header = some & (answers.header_supervised > 0)
+        count.headers += int(with_header.sum())
+        self.headers_learned.add(chunk, answers.row[with_header], "the header of the answer is learned")
+        partly = some & answers.gap
+        count.partly += int(partly.sum())
+        self.partly.add(chunk, answers.row[partly], "a part of the answer is left out")
+        inside = some & (answers.stop < 0) & ~answers.at_end
+        count.open += int(inside.sum())
+        self.cut_answers.add(chunk, answers.row[inside], "no stop token ends the answer")
+
+    def _add_prompts(self, placed: Placed) -> None:
+        turns = placed.turns
+        given = turns.only(np.isin(turns.role, CONTENT) & (turns.end > turns.start))
+        if not len(given.row):
+            return
+        learned = _sums(placed.chunk.supervised, given.start, given.end) > 0
+        rows, first = np.unique(given.row[learned], return_index=True)
+        roles = given.role[learned][first]
+        said = (f"{Source(int(role)).label} text is learned" for role in roles)
+        self.prompts_learned.add(placed.chunk, rows, texts=said)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """(answers,) each"""
+
+    row: Ints
+    start: Ints
+    stop: Ints
+    supervised: Ints
+    header_supervised: Ints
+    gap: Mask
+    at_end: Mask
+    """Does the row's text end with it?"""
+
+
+def _answers(placed: Placed, stops: Ints) -> _Answers | None:
+    """The assistant's turns; of rows without turns the range of their labels."""
+    chunk, turns = placed.chunk, placed.turns
+    mine = turns.only((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
+    row, header, start, end, stop = mine.row, mine.header, mine.start, mine.end, mine.stop
+    plain = _labelled_ranges(placed, stops)
+    row, header, start, end, stop = (
+        np.concatenate(pair) for pair in zip((row, header, start, end, stop), plain, strict=True)
+    )
+    if not len(row):
+        return None
+    supervised = _sums(chunk.supervised, start, end)
+    ends = _last_of_text(chunk, ~placed.padding)[row]
+    return _Answers(
+        row, start, stop, supervised, _sums(chunk.supervised, header, start),
+        _has_gap(chunk.supervised, start, end, supervised), np.maximum(end - 1, stop) >= ends,
+    )  # fmt: skip
+
+
+def _labelled_ranges(placed: Placed, stops: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """(row, header, start, end, stop) of rows without turns of which a part is in the loss, a prompt before it."""
+    chunk = placed.chunk
+    is_chat = np.zeros(len(chunk.rows), np.bool_)
+    is_chat[placed.turns.row] = True
+    learned = chunk.supervised & ~placed.padding
+    count = len(learned)
+    at = np.arange(count)
+    first = np.minimum.reduceat(np.where(learned, at, count), chunk.offsets[:-1])
+    last = np.maximum.reduceat(np.where(learned, at, -1), chunk.offsets[:-1])
+    rows = np.flatnonzero((last >= 0) & ~is_chat & (first > chunk.offsets[:-1]))
+    start, end = first[rows], last[rows] + 1
+    is_stop = np.isin(chunk.ids[end - 1], stops) & (end - 1 > start)
+    behind = np.minimum(end, count - 1)
+    unlearned = ~is_stop & (end < chunk.offsets[rows + 1]) & np.isin(chunk.ids[behind], stops)
+    stop = np.where(is_stop, end - 1, np.where(unlearned, behind, -1))
+    return rows, start, start, np.where(is_stop, end - 1, end), stop
+
+
+def _has_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
+    """Is a token left out behind the first that is learned? What stands before it may be thinking that is given."""
+    reach = np.append(np.flatnonzero(supervised), len(supervised))
+    first = reach[np.searchsorted(reach, start)]
+    return np.asarray((learned > 0) & (learned < end - np.minimum(first, end)))
+
+
+def _sums(mask: Mask, start: Ints, end: Ints) -> Ints:
+    """How many are true in each range."""
+    total = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
+    return np.asarray(total[end] - total[start])
+
+
+def _last_of_text(chunk: Chunk, text: Mask) -> Ints:
+    """(rows,) the last place of text; the first place of a row without any."""
+    last = np.maximum.reduceat(np.where(text, np.arange(len(text)), -1), chunk.offsets[:-1])
+    return np.asarray(np.maximum(last, chunk.offsets[:-1]))
+
+
+def _first_of_text(chunk: Chunk, text: Mask) -> Ints:
+    """(rows,) the first place of text; the last place of a row without any."""
+    first = np.minimum.reduceat(np.where(text, np.arange(len(text)), len(text)), chunk.offsets[:-1])
+    return np.asarray(np.minimum(first, chunk.offsets[1:] - 1))
+
+
+def _closed_behind(placed: Placed, last: Ints) -> Mask:
+    """(rows,) is the last turn closed, with nothing but template text behind it: a line break, or a header without an
+    answer, which some templates always end with?"""
+    turns = placed.turns.only(placed.turns.end > placed.turns.start)
+    closed = np.zeros(len(last), np.bool_)
+    rows, first = np.unique(turns.row[::-1], return_index=True)
+    final = len(turns.row) - 1 - first
+    closed[rows] = (turns.stop[final] >= 0) & (placed.source[last[rows]] == Source.TEMPLATE)
+    return closed
+
+
+def _documents_seen(placed: Placed, placer: Placer) -> Ints:
+    """(rows,) how many documents a row holds by its tokens: a BOS, or a stop of a whole text, inside of it.
+
+    In a chat, a system turn behind another turn begins a new one.
+    """
+    chunk, turns = placed.chunk, placed.turns
+    seen = np.ones(len(chunk.rows), np.int64)
+    text = ~placed.padding
+    if placer.bos is not None and not placer.layout.bos_in_every_turn:
+        begins = (chunk.ids == placer.bos) & text
+        begins[1:] &= ~begins[:-1]
+        begins &= placed.source != Source.STOP
+        seen = np.maximum(seen, np.add.reduceat(begins, chunk.offsets[:-1]))
+    system = np.bincount(turns.row[turns.role == Source.SYSTEM], minlength=len(seen))
+    is_chat = np.zeros(len(seen), np.bool_)
+    is_chat[turns.row] = True
+    ends = np.isin(chunk.ids, list(placer.stops)) & text
+    last = _last_of_text(chunk, text)
+    ends[last] = False
+    ends[1:] &= ~ends[:-1]
+    texts = np.add.reduceat(ends, chunk.offsets[:-1]) + 1
+    return np.asarray(np.maximum(seen, np.where(is_chat, system, texts)))
+
+
+def _beyond_texts(placed: Placed) -> list[str]:
+    chunk = placed.chunk
+    places = np.flatnonzero(~placed.valid)
+    _, first = np.unique(chunk.row_of(places), return_index=True)
+    return [f"id {chunk.ids[place]}" for place in places[first][:KEPT].tolist()]
+
+
+def _summed(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    total = np.zeros(max(len(one), len(other)), np.int64)
+    total[: len(one)] += one
+    total[: len(other)] += other
+    return total

@@ -1,0 +1,158 @@
+"""Verify: are the rows of a cache those that `truetune encode` makes of the data, each with the same labels?
+
+Only digests are held, 16 bytes a document, so that the order of the rows and how they are packed do not matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from truetune.data.conversation import Origin
+from truetune.data.rows import read
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batches, with_proof
+from truetune.errors import DataError
+from truetune.render.probes import Probes, prepared
+from truetune.spec.run import RunSpec
+from truetune.tokenized.chunks import Chunk, chunks
+from truetune.tokenized.origin_facts import Cache
+from truetune.tokenized.placing import Placer
+
+KEPT = 20
+"""Places of each kind that are kept"""
+
+
+@dataclass
+class Comparison:
+    """What a cache has of the data."""
+
+    examples: int = 0
+    """That the data encode to"""
+    documents: int = 0
+    """That the cache holds"""
+    same: int = 0
+    """Examples with the same ids and the same supervised tokens"""
+    other_labels: int = 0
+    """Examples whose ids are in the cache with other labels"""
+    missing: int = 0
+    """Examples whose ids are not in the cache"""
+    extra: int = 0
+    """Documents of the cache that the data do not encode to"""
+    rejected: int = 0
+    """Rows that could not be rendered"""
+    labels: bool = True
+    """Does the cache say what is learned?"""
+    places: list[tuple[str, Origin]] = field(default_factory=list)
+    """`other labels` or `missing`, and the row of the data; `extra`, and the row of the cache"""
+
+    @property
+    def is_same(self) -> bool:
+        """Does the cache hold just what the data encode to?"""
+        return self.labels and not (self.other_labels or self.missing or self.extra) and self.same > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        places = [{"what": what, "file": at.file, "line": at.line, "row": at.row} for what, at in self.places]
+        counts = {name: getattr(self, name) for name in (
+            "examples", "documents", "same", "other_labels", "missing", "extra", "rejected", "labels",
+        )}  # fmt: skip
+        return {**counts, "is_same": self.is_same, "places": places}
+
+    def note(self, what: str, origin: Origin) -> None:
+        """Keep a place, of each kind the first ones."""
+        if sum(kind == what for kind, _ in self.places) < KEPT:
+            self.places.append((what, origin))
+
+
+def verify(spec: RunSpec, cache: Cache) -> Comparison:
+    """Encode the data of `spec` and compare with a cache.
+
+    Raises SpecError, TokenizerError, TemplateError or DataError.
+    """
+    return with_proof(lambda only_reference: _verify(spec, cache, only_reference=only_reference))
+
+
+@dataclass
+class _Stored:
+    """The documents of a cache that are not yet matched, by the digest of their ids."""
+
+    labels: dict[bytes, Counter[bytes]] = field(default_factory=dict)
+    """The digests of their labels"""
+    places: dict[bytes, Origin] = field(default_factory=dict)
+
+
+def _verify(spec: RunSpec, cache: Cache, *, only_reference: bool) -> Comparison:
+    made = prepared(spec)
+    found = Comparison()
+    stored = _read(cache, made, found)
+    encoder = Encoder(made.tokenizer.backend, only_reference=only_reference)
+    rows = read(spec.data, format=spec.format, columns=spec.map)
+    for batch in batches(rows, made.renderer(), encoder):
+        found.rejected += len(batch.rejected)
+        for i, example in enumerate(batch.examples):
+            part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+            found.examples += 1
+            _match(batch.ids[part], batch.supervised[part], example.row.origin, stored, found)
+    for ids, labels in stored.labels.items():
+        if left := labels.total():
+            found.extra += left
+            found.note("extra", stored.places[ids])
+    return found
+
+
+def _match(ids: Any, supervised: Any, origin: Origin, stored: _Stored, found: Comparison) -> None:
+    labels = stored.labels.get(_digest(ids))
+    if labels is None or not labels.total():
+        found.missing += 1
+        found.note("missing", origin)
+        return
+    wanted = _digest(_learned(supervised))
+    if labels[wanted] > 0:
+        found.same += 1
+        labels[wanted] -= 1
+        return
+    found.other_labels += 1
+    found.note("other labels", origin)
+    labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
+
+
+def _read(cache: Cache, made: Probes, found: Comparison) -> _Stored:
+    placer, stored = Placer(made), _Stored()
+    for chunk in chunks(cache.sources):
+        if chunk.broken:
+            origin, reason = chunk.broken[0]
+            raise DataError(f"{origin}: {reason}; write the cache again")
+        found.labels &= chunk.labels is not None or bool(chunk.masks)
+        padding = placer.place(chunk).padding
+        for row, start, end in _documents(chunk):
+            kept = ~padding[start:end]
+            ids = chunk.ids[start:end][kept]
+            if not len(ids):
+                continue
+            found.documents += 1
+            key = _digest(ids)
+            stored.labels.setdefault(key, Counter())[_digest(_learned(chunk.supervised[start:end][kept]))] += 1
+            stored.places.setdefault(key, chunk.origin(row))
+    return stored
+
+
+def _documents(chunk: Chunk) -> list[tuple[int, int, int]]:
+    """(row, start, end) of each document, as far as columns part them."""
+    starts = np.flatnonzero(chunk.borders)
+    ends = np.append(starts[1:], len(chunk.ids))
+    return list(zip(chunk.row_of(starts).tolist(), starts.tolist(), ends.tolist(), strict=True))
+
+
+def _learned(supervised: Any) -> Any:
+    """Without the first token, whose label no trainer uses."""
+    return np.asarray(supervised, np.bool_)[1:]
+
+
+def _digest(values: Any) -> bytes:
+    kind = np.bool_ if values.dtype == np.bool_ else np.int64
+    return blake2b(np.ascontiguousarray(values, kind).tobytes(), digest_size=16).digest()
