@@ -30,7 +30,8 @@ from truetune.render.probes import chat
 READS = {
     *("paths", "tokenizer", "model", "template", "config", "eval_data", "base", "run", "data", "python", "against"),
     *("trained_on", "include", "adapter", "converter", "compare", "watch", "merged", "exported", "after", "path"),
-    *("target", "command", "settings", "config_file", "parser", "names", "rule", "shell", "baseline"),
+    *("target", "command", "settings", "config_file", "parser", "names", "words", "shell", "baseline", "result"),
+    *("predictions", "verify"),
 }
 """Parameters that name what is read, or start it"""
 PLAIN = {
@@ -38,13 +39,33 @@ PLAIN = {
     *("NAME=VALUE", "URL", "T", "P", "ADAPTER", "N|all", "OURS=YOURS,..."),
 }
 """What stands for a parameter that names no path"""
-REPORTING = ("check", "diagnose", "doctor", "evaluate", "lint", "movement", "rehearse", "run", "sample", "serve-check")
+REPORTING = (
+    *(
+        "check",
+        "diagnose",
+        "doctor",
+        "evaluate",
+        "lint",
+        "movement",
+        "rehearse",
+        "run",
+        "sample",
+        "score",
+        "serve-check",
+    ),
+)
 DRAWING = (*REPORTING, "encode", "export", "ladder", "merge", "plan", "train")
 FILES = {
     **{(name, "html"): "html" for name in DRAWING},
     **{(name, "output"): "text" for name in REPORTING},
     **{(name, "rows_out"): "rows" for name in REPORTING},
-    **{("report", "output"): "html", ("sample", "save"): "jsonl", ("init", "file"): "yaml", ("init", "schema"): "json"},
+    **{
+        ("report", "output"): "html",
+        ("sample", "save"): "jsonl",
+        ("score", "save"): "jsonl",
+        ("init", "file"): "yaml",
+        ("init", "schema"): "json",
+    },
     ("fix", "out"): "jsonl",
 }
 """Parameters that name a file that is written, with the form in which it is"""
@@ -90,6 +111,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = (json.dumps({"messages": chat(f"question {i}", f"answer {i}")}) + "\n" for i in range(12))
     (root / "inputs").mkdir()
     (root / "inputs" / "chats.jsonl").write_text("".join(lines), encoding="utf-8")
+    answers = (json.dumps({"prompt": f"question {i}", "prediction": f"answer {i}"}) + "\n" for i in range(12))
+    (root / "predictions.jsonl").write_text("".join(answers), encoding="utf-8")
     make.adapter(make.base(root / "base"), root / "adapter")
     truetune.encode(root / "inputs" / "chats.jsonl", TOKENIZER, root / "encoded", jobs=1)
     run = {"format": 1, "status": "training", "key": "0" * 40, "inputs": {"rows": 1}, "settings": {}, "resumed": []}
@@ -161,6 +184,7 @@ def call(world: World, name: str, param: str, output: object, data: Path | None 
         "report": [data or world.result],
         "run": ["--", "true", *([data] if data else [])],
         "sample": [world.base, "--data", rows],
+        "score": [data or world.root / "predictions.jsonl"],
         "serve-check": [world.base, "--endpoint", "http://127.0.0.1:9", "--data", rows],
         "train": [data or world.root / "train.yaml"],
         "init": ["--model", world.base, "--data", rows, "--yes"],

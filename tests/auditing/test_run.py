@@ -22,13 +22,73 @@ def test_streams_and_exit_code_come_through() -> None:
     assert (
         done.stderr
         == f"err\n{UNSEEN}no transformers Trainer reached train() before the command ended with exit code 7\n"
+        "truetune: the command ended with exit code 7; it printed last:\ntruetune:   out\ntruetune:   err\n"
     )
 
 
 def test_an_exception_comes_through() -> None:
     done, alone = run("-c", "raise KeyError('mine')"), plain("-c", "raise KeyError('mine')")
     assert done.returncode == alone.returncode == 1
-    assert [line for line in done.stderr.splitlines() if not line.startswith(UNSEEN)] == alone.stderr.splitlines()
+    own, _, ours = done.stderr.partition(UNSEEN)
+    assert own == alone.stderr
+    assert "run-ended-in-an-exception: the run ended in an exception (KeyError: 'mine')" in " ".join(ours.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise IndexError('index out of range in self')", "explain ids-beyond-the-embedding"),
+        ("import os; os.kill(os.getpid(), 9)", "run-was-killed"),
+        (
+            "import sys; sys.excepthook = lambda *_: None; raise OSError(28, 'No space left on device')",
+            "explain disk-full",
+        ),
+        ("try:\n  {}['a']\nexcept KeyError as e:\n  raise RuntimeError('b') from e", "raised from <string>:2"),
+    ],
+)
+def test_what_ended_the_command_is_said(code: str, said: str) -> None:
+    done, alone = run("-c", code), plain("-c", code)
+    own, _, ours = done.stderr.partition(UNSEEN)
+    assert own == alone.stderr
+    assert said in " ".join(ours.split())
+    assert done.returncode == (alone.returncode if alone.returncode > 0 else 128 - alone.returncode)
+
+
+CAUGHT = {
+    "printed": "except ValueError as error:\n  print('training failed:', error)\n  sys.exit(1)",
+    "on stderr": "except ValueError as error:\n  sys.exit(f'training failed: {error}')",
+    "logged": "except ValueError as error:\n  logging.error('training failed: %s', error)\n  raise SystemExit(4)",
+    "behind a progress bar": "except ValueError as error:\n  sys.stderr.write('\\r 1/9\\r 9/9\\n')\n"
+    "  print(f'training failed: {error}')\n  sys.exit(2)",
+}
+
+
+@pytest.mark.parametrize("way", CAUGHT)
+def test_a_program_that_catches_its_exception_is_heard(way: str, tmp_path: Path) -> None:
+    code = f"import logging, sys\ntry:\n  raise ValueError('no rows')\n{CAUGHT[way]}"
+    report = tmp_path / "report.json"
+    done, alone = run("-c", code, options=["--format", "json", "-o", str(report)]), plain("-c", code)
+    assert done.returncode == alone.returncode != 0
+    assert done.stdout == alone.stdout
+    own, _, ours = done.stderr.partition(UNSEEN)
+    assert own == alone.stderr
+    assert "training failed: no rows" in ours
+    assert " 1/9" not in ours
+    said = json.loads(report.read_text())
+    assert said["outcome"] == "not judged"
+    assert "before a batch was seen" in json.dumps(said["not_judged"])
+
+
+def test_a_traceback_that_the_program_prints_itself_is_read() -> None:
+    code = "import traceback, sys\ntry:\n  {}['chosen']\nexcept KeyError:\n  traceback.print_exc()\nsys.exit(1)"
+    ours = run("-c", code).stderr.partition(UNSEEN)[2]
+    assert "run-ended-in-an-exception" in ours
+    assert "it printed last" not in ours
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(3)", "raise KeyboardInterrupt", "print(1)"])
+def test_an_end_that_is_no_fault_has_no_report(code: str) -> None:
+    assert "[TT8" not in run("-c", code).stderr
 
 
 def test_death_by_a_signal_is_told_as_shells_do() -> None:
@@ -100,7 +160,7 @@ def test_an_import_that_fails_shows_no_frame_of_ours(fake: Path) -> None:
     variables = {"PYTHONPATH": f"{fake}:{environment()['PYTHONPATH']}"}
     done, alone = run("-c", FAKE, **variables), plain("-c", FAKE, **variables)
     assert done.returncode == alone.returncode == 1
-    assert done.stderr.splitlines()[:-1] == alone.stderr.splitlines()
+    assert done.stderr.partition(UNSEEN)[0] == alone.stderr
 
 
 def test_each_class_of_trainer_once(tmp_path: Path) -> None:

@@ -12,15 +12,17 @@ import pytest
 from bench.precision import again, judged, table
 from truetune.checks.catalogue import rules
 
-FINDINGS = judged.findings()
-SILENT = judged.silent_files()
 COMMIT = re.compile("[0-9a-f]{40}")
+ENOUGH = {judged.DEVELOPMENT.marker: (300, 20, 60), judged.HELD_OUT.marker: (200, 60, 40)}
+"""Marker of a set -> findings, repositories and files without a finding that it holds at least"""
+each_set = pytest.mark.parametrize("judged_set", judged.SETS, ids=lambda judged_set: judged_set.marker)
 
 
-def test_each_judgement_is_whole() -> None:
+@each_set
+def test_each_judgement_is_whole(judged_set: judged.JudgedSet) -> None:
     known = {rule.name() for rule in rules()}
-    for finding in FINDINGS:
-        assert finding.kind in judged.KINDS
+    for finding in judged_set.findings():
+        assert finding.kind in judged_set.kinds
         assert finding.verdict in judged.VERDICTS
         assert finding.rule in known
         assert COMMIT.fullmatch(finding.commit)
@@ -30,22 +32,39 @@ def test_each_judgement_is_whole() -> None:
         assert finding.line is None or finding.line > 0
 
 
-def test_enough_was_judged_and_read() -> None:
-    assert len(FINDINGS) >= 300
-    assert len({finding.repository for finding in FINDINGS}) >= 20
-    assert len(SILENT) >= 60
-    assert all(COMMIT.fullmatch(file.commit) for file in SILENT)
+@each_set
+def test_enough_was_judged_and_read(judged_set: judged.JudgedSet) -> None:
+    findings, silent_files = judged_set.findings(), judged_set.silent_files()
+    fewest_findings, fewest_repositories, fewest_silent = ENOUGH[judged_set.marker]
+    assert len(findings) >= fewest_findings
+    assert len({finding.repository for finding in findings}) >= fewest_repositories
+    assert len(silent_files) >= fewest_silent
+    assert all(COMMIT.fullmatch(file.commit) for file in silent_files)
 
 
-def test_the_page_states_these_figures() -> None:
-    assert table.section_of(table.PAGE.read_text("utf-8")) == table.tables()
+def test_no_repository_is_in_both_sets() -> None:
+    first, held_out = ({record.repository for record in (*one.findings(), *one.silent_files())} for one in judged.SETS)
+    assert not first & held_out
 
 
-def test_counts_of_a_rule_are_those_of_its_judgements() -> None:
-    counted = table.by_rule(FINDINGS)
-    assert sum((counts for counts in counted.values()), Counter()).total() == len(FINDINGS)
+def test_a_rule_is_judged_at_most_three_times_in_a_held_out_repository() -> None:
+    findings = judged.HELD_OUT.findings()
+    drawn = Counter((finding.kind, finding.rule, finding.repository) for finding in findings)
+    assert max(drawn.values()) <= 3
+
+
+@each_set
+def test_the_page_states_these_figures(judged_set: judged.JudgedSet) -> None:
+    assert table.section_of(table.PAGE.read_text("utf-8"), judged_set) == table.tables(judged_set)
+
+
+@each_set
+def test_counts_of_a_rule_are_those_of_its_judgements(judged_set: judged.JudgedSet) -> None:
+    findings = judged_set.findings()
+    counted = table.by_rule(findings)
+    assert sum((counts for counts in counted.values()), Counter()).total() == len(findings)
     assert counted["unknown-setting"]["false"] == sum(
-        finding.rule == "unknown-setting" and finding.verdict == "false" for finding in FINDINGS
+        finding.rule == "unknown-setting" and finding.verdict == "false" for finding in findings
     )
 
 
@@ -77,26 +96,39 @@ def a_finding(line: int) -> judged.JudgedFinding:
     )
 
 
-def test_a_finding_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "scripts" / "owner+name" / "train.py"
+def a_set(folder: Path, findings: list[judged.JudgedFinding]) -> judged.JudgedSet:
+    made = judged.JudgedSet("precision", folder / "findings.jsonl", folder / "silent.jsonl", judged.HELD_OUT.kinds)
+    again.keep(made, findings)
+    return made
+
+
+def write_script(corpus: Path) -> None:
+    script = corpus / "scripts" / "owner+name" / "train.py"
     script.parent.mkdir(parents=True)
     script.write_text(COPIED)
-    milder = replace(a_finding(8), severity="warning")
-    monkeypatch.setattr(again, "findings", lambda: [milder, a_finding(8), a_finding(3)])
-    assert [finding.now for finding in again.report_again(tmp_path)] == ["same", "changed", "gone"]
 
 
-def test_a_file_that_was_not_fetched_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
+def test_a_finding_is_looked_for_again(tmp_path: Path) -> None:
+    write_script(tmp_path)
+    milder = replace(a_finding(8), severity="info")
+    judged_set = a_set(tmp_path, [milder, a_finding(8), a_finding(3)])
+    assert [finding.now for finding in again.report_again(judged_set, tmp_path)] == ["same", "changed", "gone"]
+
+
+def test_data_is_left_as_it_was_judged_without_a_tokenizer(tmp_path: Path) -> None:
+    rows = replace(a_finding(1), kind="data", path="rows.jsonl", now="gone")
+    assert again.report_again(a_set(tmp_path, [rows]), tmp_path) == [rows]
+
+
+def test_a_file_that_was_not_fetched_is_named(tmp_path: Path) -> None:
+    judged_set = a_set(tmp_path, [a_finding(8)])
     with pytest.raises(FileNotFoundError, match="fetch owner/name"):
-        again.report_again(tmp_path)
+        again.report_again(judged_set, tmp_path)
 
 
 def test_a_command_that_breaks_is_not_taken_for_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "scripts" / "owner+name" / "train.py"
-    script.parent.mkdir(parents=True)
-    script.write_text(COPIED)
-    monkeypatch.setattr(again, "findings", lambda: [a_finding(8)])
+    write_script(tmp_path)
+    judged_set = a_set(tmp_path, [a_finding(8)])
     monkeypatch.setitem(again.COMMANDS, "scripts", "no-such-command")
     with pytest.raises(ValueError, match="Expecting value"):
-        again.report_again(tmp_path)
+        again.report_again(judged_set, tmp_path)

@@ -22,6 +22,7 @@ from truetune.checks.data_rules import DataRules
 from truetune.checks.examine import judge as judge_environment
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import REPORT_IT, Examined, Judgement, NotJudged, Unmet, judge
+from truetune.checks.measurement import Measurement, counted
 from truetune.checks.report import Report, with_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.run import check, prepare
@@ -52,8 +53,8 @@ class Sound(Rule[str]):
 
     code, severity = "TT998", "error"
 
-    def figure(self) -> str:
-        return f"0 of {len(self.subject)}"
+    def figure(self) -> Measurement | str:
+        return counted("wrong letters", 0, len(self.subject))
 
     def findings(self) -> Iterator[Finding]:
         if "wrong" in self.subject:
@@ -81,7 +82,7 @@ class Raising(Sound):
         self._raise("unmet")
         return None
 
-    def figure(self) -> str:
+    def figure(self) -> Measurement | str:
         self._raise("figure")
         return super().figure()
 
@@ -91,7 +92,7 @@ def test_a_rule_that_raises_is_not_judged_and_the_others_stand(at: str, monkeypa
     monkeypatch.setattr(Raising, "at", at)
     judged = judge([Raising, Sound], "fine")
     assert judged.findings == ()
-    assert [part.figure for part in judged.examined] == ["0 of 4"]
+    assert [part.figure for part in judged.examined] == ["wrong letters: 0 of 4"]
     (missing,) = judged.not_judged
     assert (missing.what, missing.code, missing.asked) == (Raising.name(), "TT999", True)
     assert missing.reason == "Failure: two lines"
@@ -113,6 +114,17 @@ def test_needs_that_are_not_met_are_told_and_not_asked_for(monkeypatch: pytest.M
         not_judged=(NotJudged(Raising.name(), "no rows", "TT999", unlock="name DATA", asked=False),)
     )
     assert [f.code for f in judge([Raising], "wrong").findings] == ["TT999"], "a finding needs no more"
+
+
+def test_a_figure_is_given_as_text_and_as_numbers() -> None:
+    (part,) = judge([Sound], "fine").examined
+    assert (part.figure, part.count, part.of) == ("wrong letters: 0 of 4", 0, 4)
+
+
+def test_a_rule_that_had_nothing_to_count_is_not_judged() -> None:
+    (part,) = judge([Sound], "").not_judged
+    assert (part.what, part.reason) == (Sound.name(), "there is nothing to count (wrong letters: 0 of 0)")
+    assert not judge([Sound], "").examined
 
 
 def test_a_fast_path_that_is_wrong_is_told_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +153,7 @@ STAGES = {
     "broken line": "broken_line",
     "findings": "findings",
     "figure": "figure",
-    "told": "told",
+    "report data": "report_data",
 }
 
 

@@ -152,12 +152,12 @@ def test_a_report_without_rows_is_drawn_everywhere(tmp_path: Path) -> None:
 def test_lint_prints_a_patch_or_mends(tmp_path: Path) -> None:
     source = (
         'from transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
-        "out = model.generate(ids, max_new_tokens=5, use_cache=False)\n"
+        "for ids in batches:\n    out = model.generate(ids, max_new_tokens=5, use_cache=False)\n"
     )
     write(tmp_path / "a.py", source)
     done = command("lint", "--diff", "a.py", cwd=tmp_path)
     assert done.stdout.startswith("--- a/a.py\n+++ b/a.py\n")
-    assert "1 finding would be mended in 1 of 1 file" in done.stderr
+    assert "1 finding would be fixed in 1 of 1 file" in done.stderr
     assert (tmp_path / "a.py").read_text() == source
     assert command("lint", "--fix", "-q", "a.py", cwd=tmp_path).stdout == ""
     assert "use_cache=True" in (tmp_path / "a.py").read_text()
@@ -174,3 +174,94 @@ def test_plan_says_what_fits(tmp_path: Path) -> None:
              "--set", "gradient_checkpointing=true")  # fmt: skip
     assert command("plan", tmp_path, "--gpu", "24GB", "--max-length", 2048, *small).returncode == 0
     assert command("plan", tmp_path, "--set", "lora").stderr == "truetune: error: --set lora: expected NAME=VALUE\n"
+
+
+ABSENT = "nobody/no-such-model-9b"
+
+
+def stacks_with_an_absent_model(folder: Path) -> dict[str, Path]:
+    rows = [{"messages": [{"role": "user", "content": f"Is {i} open?"}, {"role": "assistant", "content": f"{i} is."}]}
+            for i in range(4)]  # fmt: skip
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "dataset_info.json").write_text(
+        json.dumps({"rows": {"file_name": "rows.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"}}})
+    )
+    files: dict[str, dict[str, object]] = {
+        "axolotl": {"base_model": ABSENT, "datasets": [{"path": "rows.jsonl", "type": "chat_template"}],
+                    "sequence_len": 512, "micro_batch_size": 1},
+        "llama-factory": {"model_name_or_path": ABSENT, "stage": "sft", "do_train": True, "dataset": "rows",
+                          "dataset_dir": str(folder), "template": "qwen", "cutoff_len": 512, "finetuning_type": "lora"},
+        "trl": TRL | {"model_name_or_path": ABSENT, "dataset_name": str(folder / "rows.jsonl")},
+        "truetune": {"model": ABSENT, "data": ["rows.jsonl"], "max_length": 512},
+    }  # fmt: skip
+    paths = {}
+    for name, settings in files.items():
+        paths[name] = folder / name / "truetune.yaml" if name == "truetune" else folder / f"{name}.yaml"
+        paths[name].parent.mkdir(exist_ok=True)
+        paths[name].write_text(yaml.safe_dump(settings))
+    (folder / "truetune" / "rows.jsonl").write_text((folder / "rows.jsonl").read_text())
+    return paths
+
+
+@pytest.mark.parametrize("stack", ["axolotl", "llama-factory", "trl", "truetune"])
+@pytest.mark.parametrize("with_data", [False, True])
+def test_a_tokenizer_stands_in_for_a_model_that_is_not_here(stack: str, with_data: bool, tmp_path: Path) -> None:
+    paths = stacks_with_an_absent_model(tmp_path)
+    more = (str(tmp_path / "rows.jsonl"),) if with_data else ()
+    done = command("check", str(paths[stack]), *more, "-t", str(TOKENIZER), "--json")
+    assert done.returncode in (0, 1), done.stderr
+    report = json.loads(done.stdout)
+    assert report["rows"] == 4
+    (told,) = [item for item in report["not_judged"] if item["what"] == "the model beside the tokenizer"]
+    assert ABSENT in told["reason"]
+    assert "hf download" in told["unlock"]
+    assert not told["asked"]
+
+
+@pytest.mark.parametrize("stack", ["axolotl", "llama-factory", "trl"])
+def test_without_a_tokenizer_the_settings_alone_are_judged(stack: str, tmp_path: Path) -> None:
+    done = command("check", str(stacks_with_an_absent_model(tmp_path)[stack]), "--json")
+    assert done.returncode in (0, 1), done.stderr
+    assert "the data of these settings" in [item["what"] for item in json.loads(done.stdout)["not_judged"]]
+
+
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: 'NO'\nnum_machines: 1\nnum_processes: 1\n"
+
+
+def test_a_launch_configuration_keeps_nothing_else_back(tmp_path: Path) -> None:
+    (tmp_path / "accel.yaml").write_text(ACCELERATE)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    report = truetune.check([tmp_path / "accel.yaml", tmp_path / "train.py"])
+    assert "TT604" in codes(report)
+    (told,) = [item for item in report.not_judged if item.what == "the accelerate launch configuration"]
+    assert "num_processes: 1" in told.reason
+    assert told.asked
+    assert truetune.check(tmp_path / "accel.yaml").exit_code() == 3
+
+
+MAPS = {
+    "rows = rows.map(lambda x: {'prompt': [dict(role='user', content=x['prompt'])]})": [],
+    "rows = rows.map(lambda x: {k: [{'role': 'user', 'content': x[k]}] for k in ('prompt', 'chosen', 'rejected')})": [],
+    "def chats(row):\n    return {'prompt': [{'role': 'user', 'content': row['prompt']}], "
+    "'chosen': [{'role': 'assistant', 'content': row['chosen']}]}\nrows = rows.map(chats, num_proc=4)": [],
+    "def render(row):\n    return {'prompt': tok.apply_chat_template(row['messages'], tokenize=False)}\n"
+    "rows = rows.filter(bool).map(function=render)": [],
+    "rows = rows.map(lambda x: {'prompt': x['prompt'].strip()})": ["TT211"],
+    "rows = rows.shuffle(seed=1)": ["TT211"],
+    "names = [{'role': 'user', 'content': 'hello'}]\nrows = rows.map(str.strip)": ["TT211"],
+}
+
+
+@pytest.mark.parametrize("code", MAPS)
+def test_strings_that_a_script_maps_to_messages_are_not_judged(code: str, tmp_path: Path) -> None:
+    rows = [{"prompt": f"Where is {i}?", "chosen": f"{i} is here.", "rejected": "No."} for i in range(4)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "train.py").write_text(
+        "from datasets import load_dataset\nfrom trl import DPOTrainer\nrows = load_dataset('json', data_files='p')\n"
+        f"{code}\nDPOTrainer('m', train_dataset=rows).train()\n"
+    )
+    report = truetune.check([tmp_path / "pairs.jsonl", tmp_path / "train.py"], TOKENIZER, select=["TT211"])
+    assert [finding.code for finding in report.findings] == MAPS[code]
+    told = [item for item in report.not_judged if item.code == "TT211"]
+    assert all("train.py, line" in item.reason for item in told)
+    assert len(told) + len(MAPS[code]) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,14 @@ def test_leaks_between_train_and_eval(family: str, tmp_path: Path) -> None:
     (finding,) = check(family, train, eval_data=str(tmp_path / "eval.jsonl"), select="train-eval-leak").findings
     assert (finding.count, finding.total, finding.severity) == (10, 60, "error")
     assert check(family, train, eval_data=str(tmp_path / "clean.jsonl"), select="train-eval-leak").findings == ()
+
+
+@pytest.mark.parametrize("family", ["qwen3", "mistral-7b-v0.3", "llama2-chat", "gpt2"])
+@pytest.mark.parametrize("numbered", ["Problem {}:", "2024-11-{:02d}", "ticket no. {}"])
+def test_rows_in_the_order_of_a_number_are_not_grouped(family: str, numbered: str, tmp_path: Path) -> None:
+    drawn = random.Random(7)
+    words = ["river", "stone", "bright", "window", "paper", "total", "apple", "count", "gamma", "beta"]
+    texts = [f"{numbered.format(i)} {' '.join(drawn.choices(words, k=12))}" for i in range(300)]
+    data = rows(tmp_path / "rows.jsonl", *({"prompt": text, "completion": " ".join(drawn.choices(words, k=12))}
+                                            for text in texts))  # fmt: skip
+    assert "rows-grouped-by-source" not in fired(check(family, data, select="rows-grouped-by-source"))

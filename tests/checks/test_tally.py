@@ -59,7 +59,7 @@ def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int)
     for at in range(0, len(masks), size):
         tally.add(batch(masks[at : at + size], conversations(groups[at : at + size], at)))
     lengths = tally.lengths()
-    told = tally.told(lengths)
+    told = tally.report_data(lengths)
     parts = [SHARES * sum(mask) // len(mask) for mask in masks if sum(mask) and sum(mask) < len(mask)]
     assert told["shares"]["counts"] == [parts.count(i) for i in range(SHARES)]
     assert told["shares"]["none"] == sum(not any(mask) for mask in masks)
@@ -101,7 +101,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
     assert shared_beginnings(chosen.pairs)[0].tolist() == common
     pairing = Pairing()
     pairing.add(chosen, chosen.per_example(chosen.supervised))
-    told = pairing.told()["pairs"]
+    told = pairing.report_data()["pairs"]
     assert told["longer"] == sum(len(x) > len(y) for x, y, _ in pairs)
     assert told["shorter"] == sum(len(x) < len(y) for x, y, _ in pairs)
     assert told["identical"] == sum(x == y for x, y, _ in pairs)
@@ -113,7 +113,7 @@ def test_a_column_of_many_values_does_not_group() -> None:
     along = Along()
     rows = conversations([f"https://{i}" for i in range(KINDS + 1)])
     along.add(batch([[True]] * len(rows), rows), np.ones(len(rows), dtype=np.int64))
-    assert along.told()["by"] is None
+    assert along.report_data()["by"] is None
     assert sum(map(len, along.kinds.values())) == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.parts import folder
-from truetune.checks.by_trainer import ByFact, Judged, judged
+from truetune.checks.by_trainer import ByFact, Judged, findings_under_trainer
 from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
 from truetune.checks.look import look
@@ -162,9 +162,10 @@ def _of(family: str, name: TrainerName | None) -> tuple[Finding, ...]:
 
 
 def test_healthy_sets_do_not_fail_where_the_trainer_is_not_known() -> None:
+    """But for the tool calls that some of these templates do not write: test_lost_fields is about them."""
     for family in ("smollm2", "deepseek-v3", "qwen2.5-instruct", "llama3-instruct"):
-        spec = spec_of({"data": str(DATA), "tokenizer": str(folder(family))}, "test")
-        assert not check(spec).failed(), family
+        given = {"data": str(DATA), "tokenizer": str(folder(family)), "ignore": ["field-reaches-no-token"]}
+        assert not check(spec_of(given, "test")).failed(), family
 
 
 @pytest.mark.parametrize("name", [*NAMES, None])
@@ -225,7 +226,31 @@ def test_rules_ask_for_facts_that_there_are(rule: str, by: ByFact) -> None:
 def test_a_finding_is_capped_and_never_raised() -> None:
     made = Finding("r", "TT000", "info", "m", "h")
     by = (ByFact("pads_masked_by", {"id": Judged("error", "{trainer} does"), "position": Judged(None)}),)
-    (kept,) = judged([made], by, TRAINERS["transformers"])
+    (kept,) = findings_under_trainer([made], by, TRAINERS["transformers"])
     assert kept.severity == "info"
     assert kept.evidence == (f"{TRAINERS['transformers'].called} does",)
-    assert list(judged([made], by, TRAINERS["trl"])) == []
+    assert list(findings_under_trainer([made], by, TRAINERS["trl"])) == []
+
+
+@pytest.mark.parametrize(("count", "severity"), [(39, "warning"), (40, "error")])
+def test_a_loss_of_all_rows_keeps_its_severity(count: int, severity: str) -> None:
+    made = Finding("r", "TT000", "error", "m", "h", count=count, total=40)
+    by = (ByFact("cut.empties", {"dropped": Judged("warning", "{trainer} does", holds_for_all=False)}),)
+    (kept,) = findings_under_trainer([made], by, TRAINERS["trl"])
+    assert kept.severity == severity
+
+
+@pytest.mark.parametrize("long", [39, 40])
+def test_pairs_that_lose_all_answers_are_an_error_of_the_package(long: int, tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "where is it? " * (200 if i < long else 1), "chosen": f"It is in room {i}.", "rejected": "No idea."}
+        for i in range(40)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = RunSpec(
+        data=(str(tmp_path / "pairs.jsonl"),), tokenizer=str(TOKENIZER), max_length=128, trained_by="trl",
+        select=("truncation-leaves-no-label",),
+    )  # fmt: skip
+    (found,) = check(spec).findings
+    assert found.severity == ("error" if long == 40 else "warning")
+    assert found.evidence == (f"TRL {TRAINERS['trl'].release} drops rows without a label, and says nothing",)

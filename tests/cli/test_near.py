@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (lambda: find("pad-is-stop-tokn"), "pad-is-stop-token"),
         (lambda: choose((), ("train-eval-leek",)), "train-eval-leak"),
         (lambda: find_settings("truetun.yaml", Path()), "truetune.yaml"),
-        (lambda: spec_of({"training": {"lora": {"rr": 4}}}, "x"), "r"),
+        (lambda: spec_of({"training": {"lora": {"lora_alhpa": 4}}}, "x"), "lora_alpha"),
         (lambda: spec_of({"encode": {"pakcing": "none"}}, "x"), "packing"),
         (lambda: command_of(("truetun.yaml",), Path()), "truetune.yaml"),
     ],

@@ -209,6 +209,12 @@ def test_a_column_map(tmp_path: Path) -> None:
         ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', r"a\.jsonl:2: not UTF-8 \(byte 0xff at byte 24 "),
         ("a.jsonl", b'{"zzz": "a"}\n', r"a\.jsonl:1: no format fits the columns zzz"),
         ("a.json", b'[{"text": "a"},\n {"text": "b"}', r"a\.json:2: the file ends too early"),
+        (
+            "a.jsonl",
+            b'{"input_ids": [1, 2]}\n',
+            r"a\.jsonl:1: the rows are tokenized already \(input_ids\); give the mess",
+        ),
+        ("a.jsonl", b'{"position_ids": [1, 2]}\n', r"a\.jsonl:1: no format fits the columns position_ids"),
         ("a.json", b"3", r"a\.json:1: expected an array of rows"),
         ("a.json", b'{"a": 1}', r"a\.json:1: no format fits the columns a"),
         ("a.json", b'[{"text": "a"}] []', r"a\.json:1: expected the end of the file, found '\[\]'"),

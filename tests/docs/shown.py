@@ -30,7 +30,9 @@ REASONS = (
     Reason(r"pad = <\|pad\|>", "the demo's proof trains for a minute: tests/demo", 1),
     Reason(r"NVIDIA L40S", "the environment of another machine", 1),
     Reason(r"TT053 at 425", "Lightning is not among the tests' packages: run by hand", 1),
-    Reason(r"rewards/margins|^asked:|'epoch'|OutOfMemoryError", "a symptom: what a trainer or a model says", 5),
+    Reason(r"class Answers\(lightning\.Callback\)", "Lightning is not among the tests' packages: run by hand", 1),
+    Reason(r"rewards/margins|^asked:|'epoch'|OutOfMemoryError|eval_loss 0",
+           "a symptom: what a trainer or a model says", 8),
     Reason(r"^(from|import) |^\"\"\"|def _turns|def training_step", "a program or a part of one, no output", 6),
     Reason(r"spec -> rows|cost = |core-seconds|manifest\.json|s3://", "a layout or a formula, no output", 6),
 )  # fmt: skip

@@ -64,6 +64,13 @@ def labels_of_check(spec: RunSpec) -> Iterator[tuple[int, list[int], list[int]]]
                 yield row.origin.row, one.ids[part].tolist(), labels.tolist()
 
 
+def rows_that_lose_calls(data: str, tokenizer: Path) -> set[int]:
+    """Rows that `check` names because a trained turn loses its calls; `encode` refuses them."""
+    report = truetune.check(data=data, tokenizer=str(tokenizer), select="field-reaches-no-token")
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    return {case.origin.row for finding in errors for case in finding.cases if case.origin is not None}
+
+
 @pytest.mark.parametrize("family", parts.FAMILIES)
 def test_labels_are_those_of_check(family: str, tmp_path: Path) -> None:
     tokenizer = parts.folder(family)
@@ -77,7 +84,10 @@ def test_labels_are_those_of_check(family: str, tmp_path: Path) -> None:
     counts = encoded.counts
     assert counts["rows"] == counts["encoded"] + counts["dropped"] + counts["rejected"]
     found = [(row["row"], row["input_ids"], row["labels"]) for row in written(encoded)]
-    assert found == list(labels_of_check(RunSpec(data=data, tokenizer=str(tokenizer))))
+    without_calls = rows_that_lose_calls(data, tokenizer)
+    assert counts["rejected"] >= len(without_calls)
+    of_check = labels_of_check(RunSpec(data=data, tokenizer=str(tokenizer)))
+    assert found == [example for example in of_check if example[0] not in without_calls]
 
 
 def test_a_row_is_as_show_shows_it(tmp_path: Path) -> None:

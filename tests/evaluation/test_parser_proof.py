@@ -16,9 +16,9 @@ from tests.parts import data
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
-from truetune.evaluation.final_answers import final_of, holds
 from truetune.evaluation.parser_proof import after_answers, proof_of
 from truetune.generation.evaluated import Evaluated
+from truetune.generation.final_answers import final_of, holds
 from truetune.generation.parsers import parser_of
 from truetune.generation.proven import ParserProof
 

@@ -103,13 +103,47 @@ def test_no_loops(name: str, cut: bool) -> None:
 
 
 def test_a_loop_that_stopped_by_itself_needs_more() -> None:
-    assert looped("Yes, I am. " * 12, cut=False)
-    assert not looped("Yes, I am. " * 6, cut=False)
-    assert looped("Yes, I am. " * 6, cut=True)
+    assert looped("Yes, I am. " * 4, cut=False)
+    assert not looped("Well, that is so. Yes, I am. Yes, I am. Yes, I am. Yes, I am.", cut=False)
+    assert looped("Well, that is so. Yes, I am. Yes, I am. Yes, I am. Yes, I am.", cut=True)
 
 
-def test_a_loop_must_be_at_the_end() -> None:
-    assert not looped("Yes, I am. " * 12 + EN, cut=True)
+INSIDE = {
+    "a word": "The sum of both equals equals equals equals four.",
+    "a word alone": "equals equals equals equals.",
+    "some words": "We went to the cat sat the cat sat the cat sat the cat sat on the mat, and home.",
+    "a sentence": "Yes, I am. " * 12 + EN,
+    "Chinese": "法国的首都是巴黎巴黎巴黎巴黎巴黎巴黎，很美。",
+    "Hindi": "यह नमस्ते नमस्ते नमस्ते नमस्ते नमस्ते है।",
+    "Russian": "Ответ: столица столица столица столица Франции.",
+    "copies of a line": "I like red figs.\nI like green figs.\n" * 6 + "And so on, I think, is all.",
+    "parts of a word": "It is called Amisaamisaamisaamisaamisa today.",
+    "marks": "Well " + "? " * 40,
+    "digits": "It is 1" + "0" * 60,
+}
+NOT_INSIDE = {
+    "a song": "Row, row, row your boat,\nMerrily, merrily, merrily, merrily,\nlife is but a dream.",
+    "a chorus": "Let it be, let it be, let it be, let it be.\nWhisper words of wisdom, let it be.",
+    "emphasis": "It is very very very good, no no no no doubt.",
+    "emphasis in Chinese": "非常非常非常好，看看看看，谢谢谢谢。",
+    "a column of a table": "| yes | yes | yes | yes | yes |\n| no | yes | yes | yes | yes |",
+    "JSON": json.dumps(["yes"] * 12),
+    "SQL": "INSERT INTO t VALUES (NULL, NULL, NULL, NULL, NULL, NULL);",
+    "laughter": "hahahahahahaha, ha ha ha ha ha!",
+    "code": "```\n" + "x.append(item to the list)\n" * 8 + "```",
+    "a number": "A third is 0.3333333333, and pi is 3.141592653589793238462643383279.",
+    "labels": "A, A, A, A, B, A, A",
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_loops_inside(name: str) -> None:
+    assert looped(INSIDE[name], cut=False)
+
+
+@pytest.mark.parametrize("name", NOT_INSIDE)
+def test_no_loops_inside(name: str) -> None:
+    assert not looped(NOT_INSIDE[name], cut=False)
 
 
 def test_repetition() -> None:
@@ -129,6 +163,21 @@ def test_echoes() -> None:
     assert scored("灯塔在哪里？它是谁建的？\n在悬崖上。", ZH, "灯塔在哪里？它是谁建的？").echoed
     long = " ".join(f"word{i}" for i in range(300))
     assert scored(" ".join(long.split()[:100]), EN, long, cut=True).echoed
+
+
+@pytest.mark.parametrize(
+    "question", ["What is 2+2?", "Why?", "How are you?", "法国的首都是哪里？", "Почему?", "¿Por qué?", "لماذا؟"]
+)
+def test_a_short_question_again_and_again(question: str) -> None:
+    assert scored(" ".join([question] * 4), "", question).echoed
+
+
+def test_little_else_than_the_question() -> None:
+    assert scored("How are you today?", "", "How are you today?").echoed
+    assert scored("Какой столица Франции?", "", "Какая столица Франции?").echoed
+    assert not scored("Hello there!", "", "Hello there").echoed
+    assert not scored("What is 2+2? It is 4.", "", "What is 2+2?").echoed
+    assert not scored("I am fine.", "", "Repeat after me: I am fine.").echoed
 
 
 def test_no_echoes() -> None:
@@ -172,6 +221,57 @@ def test_a_marker_of_the_question_is_none() -> None:
 ])  # fmt: skip
 def test_switched(text: str, reference: str, switched: bool | None) -> None:
     assert scored(text, reference).switched is switched
+
+
+QUESTION_ZH, QUESTION_RU = "天空为什么是蓝色的？", "Почему небо голубое?"
+PLAIN = "The sky is blue because the air scatters the short waves of its light more than the long ones."
+
+
+@pytest.mark.parametrize(("question", "text", "reference"), [
+    ("What is 2+2?", ZH, "4"),
+    ("What is the capital of France?", ZH, "Paris"),
+    (QUESTION_ZH, PLAIN, ""),
+    (QUESTION_RU, PLAIN, ""),
+    ("Wie bleibt man gesund?", PLAIN, ""),
+    ("Why is it dark?", "It is dark, 因为太阳已经下山了，所以天空变得很黑。", ""),
+    ("Why is it dark?", f"{EN} {DE}", ""), ("Why is it dark?", TH, "Night."),
+])  # fmt: skip
+def test_the_question_tells_the_language_where_the_reference_does_not(question: str, text: str, reference: str) -> None:
+    assert scored(text, reference, question).switched
+
+
+@pytest.mark.parametrize(("question", "text", "reference"), [
+    ("Translate to Chinese: I am here.", ZH, ""),
+    ("把这句话翻译成英文：我在这里。", EN, ""),
+    ("写一个函数。", "def f(a, b):\n    return a + b", ""),
+    ("法国的首都是哪里？", "Paris", ""),
+    ("请介绍《老人与海》", "《老人与海》（The Old Man and the Sea）是海明威的作品，讲述了一位老渔夫。", ""),
+    ("Who wrote War and Peace?", "Leo Tolstoy (Лев Толстой) wrote it.", ""),
+    ("生成一个使用“opulent”一词的例句", PLAIN, ""),
+    ("What does 山 mean?", "It means mountain, as in 富士山 (Mount Fuji).", ""),
+    ("Say it.", EN, "Yes."),
+    ("ls -la /tmp", EN, ""),
+    ("Solve it.", "$$x = \\alpha + \\beta$$, so α = 2 and β = 3.", ""),
+    ("Was ist Python?", "x = 1\ny = 2\nprint(x + y)", ""),
+])  # fmt: skip
+def test_good_answers_keep_their_language(question: str, text: str, reference: str) -> None:
+    assert not scored(text, reference, question).switched
+
+
+def test_too_long() -> None:
+    many = " ".join(f"word{i} is next" for i in range(40))
+    assert scored(many, "An apple.").too_long
+    assert scored(many * 3, EN).too_long
+    assert not scored(many, EN).too_long
+    assert not scored(f"{many} So it is 72.", "72").too_long
+    assert not scored(f"Yes, because {many}.", "Yes").too_long
+    assert scored(f"Yes, because {many * 4}.", "Yes").too_long
+    assert scored(many).too_long is None
+
+
+def test_what_is_left_of_a_template() -> None:
+    assert scored("Paris.\nsystem\n\nuser\nAnd you?\nassistant\nI am.").markers == ("assistant", "system", "user")
+    assert scored("The user\nis here.\nassistant").markers == ()
 
 
 def test_length_and_overlap() -> None:

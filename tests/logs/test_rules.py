@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.logs.faults import FAULTS, found_in, spoiled
 from tests.logs.healthy import State, healthy
 from truetune.checks.catalogue import rules
+from truetune.checks.diagnose import diagnose
 from truetune.logs.builder import Builder
 from truetune.logs.log import DataFacts, RunLog
 from truetune.logs.read import read_run
@@ -28,7 +30,7 @@ FOUND = {
     "frozen-adapter": {"grad-norm-zero"},
     "identical-pairs": {"dpo-stuck-at-ln2"},
     "labels-not-shifted": {"shortcut-loss"},
-    "learning-rate-huge": {"loss-diverges"},
+    "learning-rate-huge": {"loss-diverges", "loss-climbs-above-guessing"},
     "learning-rate-tiny": {"flat-loss"},
     "learning-rate-too-high": {"loss-diverges"},
     "lora-without-effect": {"flat-loss"},
@@ -352,3 +354,107 @@ def test_a_loss_that_comes_down_at_once_was_of_a_head_that_was_never_run_like_th
     assert found(read_run(tmp_path))["loss-above-uniform"].severity == "info"
     state.write_text(json.dumps({"log_history": [{"step": i, "loss": 25.5 - i / 10} for i in range(1, 11)]}))
     assert found(read_run(tmp_path))["loss-above-uniform"].severity == "error"
+
+
+def _with_parts(times: float, names: tuple[str, ...]) -> RunLog:
+    """A loss that begins at 24 and falls to 4, and losses beside it that are smaller by a factor."""
+    steps = range(20, 820, 20)
+    values = [4 + 20 / (1 + number / 8) for number, _ in enumerate(steps)]
+    history = [
+        {"step": step, "loss": value, **dict.fromkeys(names, value * times)}
+        for step, value in zip(steps, values, strict=True)
+    ]
+    return log_of({"log_history": history, "max_steps": 800, "global_step": 800})
+
+
+@pytest.mark.parametrize(
+    ("times", "names", "count"),
+    [
+        (0.3, ("train/ploss_0", "train/ploss_1", "train/ploss_2"), 0),
+        (0.4, ("ce_loss", "aux_loss"), 0),
+        (0.4, ("ce_loss",), 1),
+        (0.4, ("eval_a_loss", "eval_b_loss"), 1),
+        (0.4, ("accuracy_0", "accuracy_1"), 1),
+        (1.5, ("ce_loss", "aux_loss"), 1),
+        (0.3, (), 1),
+    ],
+)
+def test_a_loss_that_is_made_of_others_may_be_large(times: float, names: tuple[str, ...], count: int) -> None:
+    assert ("loss-above-uniform" in found(_with_parts(times, names))) == bool(count)
+
+
+def _slowly_falling(rates: list[float], fall: float) -> RunLog:
+    """Fifty records over two epochs: a loss near 9.7 that falls a little, as in a long warm-up."""
+    noise = np.random.default_rng(5).normal(0, 0.02, len(rates))
+    history = [
+        {"step": 10 * n + 10, "epoch": 2.2 * (n + 1) / len(rates), "learning_rate": rate,
+         "loss": 9.77 - fall * n / len(rates) + float(noise[n])}
+        for n, rate in enumerate(rates)
+    ]  # fmt: skip
+    return log_of({"log_history": history, "max_steps": 2300, "global_step": 500, "num_train_epochs": 10})
+
+
+RISING = [5e-7 * (n + 1) for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "fall", "flat"),
+    [
+        (RISING, 0.16, False),
+        (RISING, 0.0, True),
+        ([2e-5] * 50, 0.16, True),
+        (RISING[::-1], 0.16, True),
+        ([*RISING[:25], *RISING[:25][::-1]], 0.16, True),
+    ],
+)
+def test_a_loss_that_falls_in_the_warm_up_is_not_flat(rates: list[float], fall: float, flat: bool) -> None:
+    assert ("flat-loss" in found(_slowly_falling(rates, fall))) == flat
+
+
+@pytest.mark.parametrize(
+    ("first", "flat"),
+    [
+        ([], True),
+        ([4.7, 4.1, 3.2, 2.4, 1.6, 1.2], False),
+        ([1.5, 1.3, 1.2], False),
+        ([4.7], True),
+        ([0.3, 0.4, 0.5], True),
+        ([1.02, 1.01, 1.0], True),
+    ],
+    ids=["flat", "fell far", "fell a third", "one high record", "rose at first", "fell within the noise"],
+)
+def test_a_loss_that_fell_at_first_is_not_flat(first: list[float], flat: bool) -> None:
+    noise = np.random.default_rng(3).normal(0, 0.02, 60)
+    losses = first + [1.0 + float(value) for value in noise[len(first) :]]
+    history = [
+        {"step": 10 * n + 10, "epoch": 3 * (n + 1) / 60, "learning_rate": 1e-4, "loss": loss}
+        for n, loss in enumerate(losses)
+    ]
+    log = log_of({"log_history": history, "max_steps": 600, "global_step": 600, "num_train_epochs": 3})
+    assert ("flat-loss" in found(log)) == flat
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        2 * np.exp(np.random.default_rng(0).normal(0, 1, 120)),
+        np.random.default_rng(1).uniform(0.2, 9, 120),
+        np.where(np.random.default_rng(7).random(120) < 0.5, 1.2, 6.0) + np.random.default_rng(2).normal(0, 0.2, 120),
+        np.random.default_rng(3).exponential(0.7, 200),
+    ],
+    ids=["lognormal", "uniform", "two levels", "exponential"],
+)
+def test_a_chaotic_loss_is_blamed_on_a_high_rate_alone(losses: np.ndarray[Any, Any]) -> None:
+    for rate, is_found in ((5e-3, True), (2e-5, False)):
+        records = [{"step": i + 1, "loss": float(v), "learning_rate": rate} for i, v in enumerate(losses)]
+        assert ("loss-is-chaotic" in found(log_of({"log_history": records}))) is is_found
+
+
+def test_a_loss_above_guessing_later_on_is_one_finding_with_its_consequences(tmp_path: Path) -> None:
+    losses = [7.6, 22.6, 300.0, 860.0, 0.0, 990.0, 0.0, 390.0, 300.0, 360.0, 320.0, 390.0]
+    records = [{"step": i + 1, "loss": v, "grad_norm": 100.0 if v else math.nan, "learning_rate": 5.0}
+               for i, v in enumerate(losses)]  # fmt: skip
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": records}), encoding="utf-8")
+    (finding,) = diagnose(tmp_path).findings
+    assert finding.rule == "loss-climbs-above-guessing"
+    assert any("nan-hidden-by-logging-filter" in line for line in finding.evidence)

@@ -24,6 +24,16 @@ CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "voc
           "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 256}  # fmt: skip
 TOKENS = {"added_tokens": [{"id": 1, "content": "<s>"}], "model": {"vocab": {"a": 0}}}
 NOTEBOOK = {"cells": [{"cell_type": "code", "source": ["x = 1\n", "y = 2"]}], "metadata": {}, "nbformat": 4}
+RUN_NOTEBOOK = {
+    "cells": [{"cell_type": "code", "outputs": [{"name": "stdout", "text": ["{'loss': 2.5, 'epoch': 0.1}\n"]}]}],
+    "nbformat": 4,
+}
+CONSOLE = b"""{'loss': 2.5, 'epoch': 0.1}
+ 50%|#####     | 1/2 [00:01<00:01,  1.0s/it]\rTraceback (most recent call last):
+  File "train.py", line 3, in <module>
+    trainer.train()
+ValueError: no rows
+"""
 WEIGHT_MAP = b'{"weight_map": {"a": "b.safetensors"}}'
 RESULT = b'{"schema": "truetune.report/1", "subjects": [], "findings": []}'
 VALUE_ERRORS = ("ValueError", "JSONDecodeError", "InputLimitError")
@@ -167,7 +177,7 @@ def _reply(path: Path) -> Any:
 
 
 def _answer(path: Path) -> Any:
-    from truetune.evaluation.final_answers import _json_in, final_of
+    from truetune.generation.final_answers import _json_in, final_of
 
     text = path.read_bytes().decode("utf-8", "replace")
     return final_of(text), list(_json_in(text, "1"))
@@ -273,6 +283,9 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("train.log", b"{'loss': 2.5, 'epoch': 0.1}\nStep 1 | loss:1.2 lr:2e-5\n", _log),
             Reader("trainer_state.json", json.dumps(STATE).encode(), _log),
         ],
+        "logs.printed": [Reader("printed.log", b"{'loss': 2.5, 'epoch': 0.1}\n{'loss': 1.5, 'epoch': 0.2}\n", _log)],
+        "logs.text_stream": [Reader("nohup.out", CONSOLE, _log)],
+        "logs.cells": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
         "logs.read": [Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)],
         "logs.several": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
         "logs.events": [Reader("events.out.tfevents.1", events_file(), _log)],
@@ -289,7 +302,7 @@ def of_others() -> dict[str, list[Reader]]:
         "cli.planning": [Reader("set", b"16", _set)],
         "generation.parsers": [Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)],
         "generation.backends.spoken": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
-        "evaluation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
+        "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
     }  # fmt: skip
 
@@ -309,6 +322,10 @@ OWN = {
     "fixing.run": "what a broken stream raises, by name",
     "data.output_folder": TELLS,
     "checks.source.families": SWALLOWS,
+    "checks.source.new_tokens": SWALLOWS,
+    "spec.stacks.readers": SWALLOWS,
+    "spec.stacks.signatures": WRITES,
+    "evaluation.own_loop": TELLS,
     "spec.pins": SWALLOWS,
     "encoding.entry": TELLS,
     "encoding.layout": TELLS,

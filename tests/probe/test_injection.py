@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.probe.injection.functions import Function, functions
-from tests.probe.injection.table import Injector, injector, laws_for
+from tests.probe.injection.table import Injector, injector, kind_for, laws_for
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks"),
@@ -24,7 +25,8 @@ SAMPLE = [
     *[(f, "raise") for f in OWN if f.module == "truetune.probe.hook"],
     *[(f, ("exit", "interrupt", "weird", "none")[n % 4]) for n, f in enumerate(OWN[::24])],
     *[(f, "raise") for f in CONTAINED[::50]],
-    *[(f, "hang") for f in OWN if f.name in ("Hook.find", "observe")],
+    *[(f, "hang") for f in OWN if f.name in ("Hook.find", "observe", "OwnLoop._note", "observe_loop")],
+    *[(f, "raise") for f in OWN if f.module == "truetune.probe.own_loop"],
 ]
 KINDS = ("dataclass", "__eq__", "__bool__", "property", "slots", "new", "past", "metaclass")
 
@@ -36,15 +38,16 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
 
 
 def test_a_healthy_hook_judges_and_changes_nothing(subjects: Injector) -> None:
-    for in_place in (False, True):
-        outcome = subjects.inject(None, "none", ("loss-alive", "padding-invariance"), in_place=in_place)
-        assert (outcome.seen, outcome.told, outcome.judged) == (subjects.alone["plain"], (), True)
+    for in_place, kind in product((False, True), ("plain", "own loop")):
+        outcome = subjects.inject(None, "none", ("loss-alive", "padding-invariance"), in_place=in_place, kind=kind)
+        assert (outcome.seen, outcome.told, outcome.judged) == (subjects.alone[kind], (), True)
 
 
 @pytest.mark.parametrize(("function", "fault"), SAMPLE, ids=lambda item: item if isinstance(item, str) else item.name)
 def test_a_fault_changes_nothing(function: Function, fault: str, subjects: Injector) -> None:
-    outcome = subjects.inject(function, fault, laws_for(function))
-    assert outcome.seen == subjects.alone["plain"]
+    kind = kind_for(function)
+    outcome = subjects.inject(function, fault, laws_for(function), kind=kind)
+    assert outcome.seen == subjects.alone[kind]
     assert len(outcome.told) <= 1
 
 

@@ -27,7 +27,26 @@ from truetune.spec.run import RunSpec
 
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "a", "header", "nav", "main", "section", "footer", "noscript"),
-    *("h1", "h2", "h3", "p", "b", "i", "span", "samp", "kbd", "details", "summary", "dl", "dt", "dd", "div", "ul"),
+    *(
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "pre",
+        "select",
+        "b",
+        "i",
+        "span",
+        "samp",
+        "kbd",
+        "details",
+        "summary",
+        "dl",
+        "dt",
+        "dd",
+        "div",
+        "ul",
+    ),
     *(
         "li",
         "table",

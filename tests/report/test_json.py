@@ -24,7 +24,7 @@ def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None
 
 def test_the_schema_describes_every_field(broken: DataReport) -> None:
     value = as_dict(broken)
-    others = {"audit", "sample", "evaluation", "service", "recitation", "environment", "runs"}
+    others = {"audit", "sample", "evaluation", "service", "recitation", "environment", "runs", "tokenized"}
     assert set(value) | others == set(SCHEMA["properties"])
     parts = SCHEMA["properties"]["data"]["properties"]
     assert set(value["data"]) <= set(parts)

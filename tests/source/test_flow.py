@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from tests.source.modules import last, module
-from truetune.source.flow import flat
+from truetune.source.names import flat
 from truetune.source.values import UNKNOWN
 
 IMPORTS = """

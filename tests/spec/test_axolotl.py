@@ -50,7 +50,7 @@ deepspeed: zero.json
 def config(folder: Path, text: str) -> Config:
     path = folder / "config.yaml"
     path.write_text(text)
-    return read_config(path)
+    return read_config(path, "axolotl")
 
 
 def test_values_places_and_defaults(tmp_path: Path) -> None:
@@ -148,7 +148,12 @@ def test_precision(tmp_path: Path, settings: str, expected: tuple[bool, bool, st
         ("{path: rows, type: chat_template}", "messages", {}),
         ("{path: rows, type: chat_template, field_messages: turns, field_tools: t}", "messages",
          {"messages": "turns", "tools": "t"}),
-        ("{path: rows, type: chat_template, message_property_mappings: {role: who, content: says}}", None, None),
+        ("{path: rows, type: chat_template, message_property_mappings: {role: who, content: says}}", "messages",
+         {"message.role": "who", "message.content": "says", "role.user": "human", "role.assistant": "gpt"}),
+        ("{path: rows, type: chat_template, message_field_role: from, message_field_content: value}", "sharegpt",
+         {"conversations": "messages"}),
+        ("{path: rows, type: chat_template, roles: {user: [customer], assistant: [agent, bot]}}", "messages",
+         {"role.user": "customer", "role.assistant": "agent,bot"}),
         ("{path: rows, type: {field_instruction: q, field_output: a, format: '{instruction}'}}", "alpaca",
          {"instruction": "q", "output": "a"}),
         ("{path: rows, type: input_output}", None, None),

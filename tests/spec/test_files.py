@@ -78,8 +78,10 @@ def test_a_key_without_a_value_is_not_set(tmp_path: Path) -> None:
     [
         ("tokeniser: x", "there is no setting tokeniser; did you mean tokenizer?"),
         ("learn: {tool_call: false}", "there is no setting learn.tool_call; did you mean tool_calls?"),
-        ("training: {lora: {alpha: 8}}", "there is no setting training.lora.alpha; did you mean lora_alpha?"),
-        ("zzz: 1", "there is no setting zzz; there are data, eval_data, "),
+        ("training: {lora: {alpha: 8}}", "there is no setting training.lora.alpha; write training: {lora: {lora_"),
+        ("zzz: 1", "there is no setting zzz; there are data, eval_data, tokenizer, model, format and 15 more; "),
+        ("use_lora: true", "there is no setting use_lora; write training: {lora: {r: 16}}"),
+        ("training: {lr: 2e-4}", "there is no setting training.lr; write training: {learning_rate: 2e-4}"),
         ("learn: everything", "learn.what: input should be 'assistant', 'last', 'completion' or 'all'"),
         ("learn: [assistant]", "learn: input should be a valid dictionary"),
         ("max_length: 0", "max_length: input should be greater than 0 (found 0)"),

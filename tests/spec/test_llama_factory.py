@@ -47,7 +47,7 @@ def config(folder: Path, text: str, info: dict[str, Any] | None = None) -> Confi
     (folder / "conf").mkdir(exist_ok=True)
     path = folder / "conf" / "config.yaml"
     path.write_text(text)
-    return read_config(path)
+    return read_config(path, "llama-factory")
 
 
 def test_values_places_and_defaults(tmp_path: Path) -> None:

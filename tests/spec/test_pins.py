@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.source.modules import notebook
+from tests.spec.unasked import UNASKED
 from truetune.checks.lint import lint
 from truetune.checks.settings import of_settings
-from truetune.spec.pins import Age, Pin
+from truetune.spec.pins import Age, Pin, installed_release
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
 
@@ -58,13 +61,13 @@ def severities(path: Path) -> list[str]:
         ("%%capture\n!pip install trl==0.9", []),
         ("%%bash\npip install trl==0.9", []),
         ("import os\nif os.environ.get('X'):\n    !pip install trl\nelse:\n    !pip install trl==0.9", []),
-        ("!pip install trl==0.9\n!pip install -U trl", ["warning"]),
-        ("!pip install trl==1.2", ["warning"]),
-        ("!pip install trl", ["warning"]),
-        ("!pip install -U git+https://github.com/huggingface/trl.git", ["warning"]),
-        ("# !pip install trl==0.9", ["warning"]),
-        ("!pip install trl-extras==0.9 my-trl==0.9", ["warning"]),
-        ("print('hello')", ["warning"]),
+        ("!pip install trl==0.9\n!pip install -U trl", ["error"]),
+        ("!pip install trl==1.2", ["error"]),
+        ("!pip install trl", ["error"]),
+        ("!pip install -U git+https://github.com/huggingface/trl.git", ["error"]),
+        ("# !pip install trl==0.9", [UNASKED]),
+        ("!pip install trl-extras==0.9 my-trl==0.9", [UNASKED]),
+        ("print('hello')", [UNASKED]),
     ],
 )  # fmt: skip
 def test_a_notebooks_own_install_cells_decide(install: str, expected: list[str], tmp_path: Path) -> None:
@@ -82,13 +85,32 @@ def test_a_notebooks_own_install_cells_decide(install: str, expected: list[str],
         ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = "^0.9.1"\n', []),
         ("setup.py", '_deps = [\n    "trl[vllm]==0.18.0",\n]\n', []),
         ("environment.yml", "dependencies:\n  - trl=0.9\n", []),
-        ("requirements.txt", "# trl==0.9.6\n", ["warning"]),
-        ("requirements.txt", "trl\n", ["warning"]),
-        ("requirements.txt", "trl>=1\n", ["warning"]),
-        ("notes.txt", "trl==0.9.6\n", ["warning"]),
+        ("requirements-dev.in", "trl==0.9.6\n", []),
+        ("constraints.txt", "trl==0.9.6\n", []),
+        ("conda.yaml", "dependencies:\n  - pip:\n    - trl==0.9.6\n", []),
+        ("requirements/train.txt", "trl==0.9.6\n", []),
+        ("uv.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\nsource = { registry = "x" }\n', []),
+        ("poetry.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\noptional = false\n', []),
+        ("pdm.lock", '[[package]]\nname = "trl"\nversion = "0.9.6"\n', []),
+        ("Pipfile.lock", '{"default": {"trl": {"hashes": ["sha256:a"], "version": "==0.9.6"}}}', []),
+        (
+            "uv.lock",
+            '[[package]]\nname = "trl"\nversion = "0.9.6"\n\n[[package]]\nname = "trl"\nversion = "1.2.0"\n',
+            ["error"],
+        ),
+        ("uv.lock", '[[package]]\nname = "trl-extras"\nversion = "0.9.6"\n', [UNASKED]),
+        ("requirements.txt", "unsloth==2025.3.19\n", []),
+        ("requirements.txt", "unsloth==2024.12.4\ntrl\n", []),
+        ("requirements.txt", "unsloth\n", ["warning"]),
+        ("requirements.txt", "unsloth==2025.3.19\ntrl==1.2.0\n", ["error"]),
+        ("requirements.txt", "# trl==0.9.6\n", [UNASKED]),
+        ("requirements.txt", "trl\n", ["error"]),
+        ("requirements.txt", "trl>=1\n", ["error"]),
+        ("notes.txt", "trl==0.9.6\n", [UNASKED]),
     ],
 )
 def test_requirements_beside_a_script_decide(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     (tmp_path / "train.py").write_text(SCRIPT)
     assert severities(tmp_path / "train.py") == expected
@@ -99,7 +121,7 @@ def test_requirements_of_the_project_count_and_those_of_others_do_not(tmp_path: 
     project = tmp_path / "project"
     (project / "scripts").mkdir(parents=True)
     (project / "scripts" / "train.py").write_text(SCRIPT)
-    assert severities(project / "scripts" / "train.py") == ["warning"]
+    assert severities(project / "scripts" / "train.py") == [UNASKED]
     (project / "setup.py").write_text('install_requires=["trl==0.10"]\n')
     assert severities(project / "scripts" / "train.py") == []
 
@@ -109,7 +131,46 @@ def test_a_scripts_header_decides(tmp_path: Path) -> None:
     path.write_text('# /// script\n# dependencies = [\n#     "trl==0.9.6",\n# ]\n# ///\n' + SCRIPT)
     assert severities(path) == []
     path.write_text('# /// script\n# dependencies = [\n#     "trl",\n# ]\n# ///\n' + SCRIPT)
-    assert severities(path) == ["warning"]
+    assert severities(path) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("# get_ipython().system('uv pip install trl==0.9.6')", []),
+        ("get_ipython().system('pip install trl==0.9.6')", []),
+        ("# !pip install -q trl==0.9.6", []),
+        ("# %pip install 'trl<0.13'", []),
+        ("# pip install transformers==4.40 trl==0.9.6", []),
+        ("import os\nos.system('pip install trl==0.9.6')", []),
+        ("import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', 'trl==0.9.6'])", []),
+        ("import subprocess\nsubprocess.run('pip install trl~=0.9.0', shell=True)", []),
+        ("require_version('trl>=0.8.6,<=0.9.6', 'To fix: pip install trl==0.9.6')", []),
+        ("# get_ipython().system('pip install unsloth==2025.3.19 vllm==0.8.2')", []),
+        ("# get_ipython().system('uv pip install transformers==4.56.2')", [UNASKED]),
+        ("raise ImportError('please pip install trl==0.9.6')", [UNASKED]),
+        ("# trl==0.9.6 was slower", [UNASKED]),
+        ("# pip install trl", [UNASKED]),
+        ("help = 'pip install trl==0.9.6'", [UNASKED]),
+    ],
+)
+def test_what_a_script_installs_itself_decides(line: str, expected: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(line + "\n" + SCRIPT)
+    assert severities(path) == expected
+
+
+def test_a_lock_file_wins_over_the_bounds_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["trl>=0.9"]\n')
+    (tmp_path / "uv.lock").write_text('[[package]]\nname = "trl"\nversion = "0.18.2"\n')
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    assert severities(path) == []
+
+
+@pytest.mark.parametrize("wanted", ["<=0.20.0", "<=0.20"])
+def test_a_bound_that_holds_the_change_is_not_before_it(wanted: str) -> None:
+    assert Pin(wanted, "requirements.txt", 1).age("0.19.1", "0.20.0") == "unknown"
 
 
 def test_where_nothing_is_asked_for_both_are_said(tmp_path: Path) -> None:
@@ -118,7 +179,25 @@ def test_where_nothing_is_asked_for_both_are_said(tmp_path: Path) -> None:
     (finding,) = lint([path], select=["setting-renamed"]).findings
     assert finding.message == "max_seq_length is max_length in trl 0.20.0 and later"
     assert finding.remedy == "write max_length; before trl 0.20.0, max_seq_length is right"
-    assert finding.evidence[1] == "no file here says which release of trl runs"
+    assert finding.evidence[1].partition(";")[0] == "no file here says which release of trl runs"
+
+
+def test_a_release_that_is_installed_here_and_past_the_change_makes_it_sure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    packages = tmp_path / "packages"
+    monkeypatch.syspath_prepend(packages)
+    for release, severity in (("1.2.0", "error"), ("0.9.6", "warning")):
+        shutil.rmtree(packages, ignore_errors=True)
+        (packages / f"trl-{release}.dist-info").mkdir(parents=True)
+        metadata = f"Metadata-Version: 2.1\nName: trl\nVersion: {release}\n"
+        (packages / f"trl-{release}.dist-info" / "METADATA").write_text(metadata)
+        importlib.invalidate_caches()
+        installed_release.cache_clear()
+        assert severities(path) == [severity]
+    installed_release.cache_clear()
 
 
 def test_defaults_of_an_older_release_are_not_assumed(tmp_path: Path) -> None:
@@ -140,11 +219,79 @@ def test_rules_on_source_ask_for_the_release_too(asked: str, count: int, tmp_pat
     assert len(lint([path], select=["apply-chat-template-returns-dict"]).findings) == count
 
 
+BRACKETED = """from transformers import TrainingArguments
+TrainingArguments("o", evaluation_strategy="no", warmup_ratio=0.1, no_cuda=True)
+"""
+
+
+def test_of_a_change_between_releases_that_were_not_read_only_the_last_before_it_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(BRACKETED)
+    said = {f.message: f.remedy for f in lint([path], select=["setting-renamed"]).findings}
+    assert said == {
+        "evaluation_strategy is eval_strategy since a transformers after 4.46.3":
+            "write eval_strategy; up to transformers 4.46.3, evaluation_strategy is right",
+        "warmup_ratio is warmup_steps since a transformers after 5.10.0":
+            "write warmup_steps; up to transformers 5.10.0, warmup_ratio is right",
+        "no_cuda is use_cpu in transformers 5.0.0 and later":
+            "write use_cpu; before transformers 5.0.0, no_cuda is right",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "severities"),
+    [
+        ("Dockerfile", "FROM python:3.11\nRUN pip install trl==0.16.1 \\\n    torch\n", []),
+        ("Dockerfile.train", "RUN pip install torch \\\n    trl==0.16.1\n", []),
+        ("train.dockerfile", "RUN uv pip install 'trl<0.17'\n", []),
+        ("Dockerfile", "RUN pip install trl\n", ["error"]),
+        ("Dockerfile", "# RUN pip install trl==0.16.1\n", [UNASKED]),
+        ("requirements.txt", "git+https://github.com/huggingface/trl.git@69ad852e5654a77f1695eb4c608906fe0c7e8624",
+         ["info"]),
+        ("requirements.txt", "git+https://github.com/huggingface/trl.git@my-branch", ["info"]),
+        ("requirements.txt", "git+https://github.com/huggingface/trl.git@v0.16.1", []),
+        ("requirements.txt", "git+https://github.com/huggingface/trl.git", ["error"]),
+    ],
+)  # fmt: skip
+def test_a_dockerfile_asks_for_releases_and_a_commit_for_one_that_is_not_known(
+    name: str, text: str, severities: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    assert [f.severity for f in lint([path], select=["setting-renamed"]).findings] == severities
+
+
+@pytest.mark.parametrize("asked", ["git+https://github.com/huggingface/trl@abc1234", "trl==0.15.2", "trl>=1"])
+def test_a_call_of_a_commit_stops_perhaps(asked: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(asked + "\n")
+    path = tmp_path / "train.py"
+    path.write_text("from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', tokenizer=3)\n"
+                    "from trl import DataCollatorForCompletionOnlyLM\nSFTConfig('o', sft_dir='x')\n")  # fmt: skip
+    rules = ["trainer-argument-gone", "trl-name-gone", "unknown-setting"]
+    severities = {f.rule: f.severity for f in lint([path], select=rules).findings}
+    by_pin = {"git+": {"trainer-argument-gone": "info", "trl-name-gone": "info", "unknown-setting": "info"},
+              "trl=": {"unknown-setting": "info"},
+              "trl>": {"trainer-argument-gone": "error", "trl-name-gone": "error", "unknown-setting": "warning"},
+              }  # fmt: skip
+    assert severities == by_pin[asked[:4]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["SFTConfig('o', sft_dir='x')", "GRPOConfig(batch_size=2, group_size=4, kl_penalty=0.1)",
+     "GRPOConfig('o', wandb_log_unique_prompts=True)", "more = {'sft_dir': 'x'}\nSFTConfig('o', **more)"],
+)  # fmt: skip
+def test_an_unknown_keyword_stops_the_call(call: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"from trl import GRPOConfig, SFTConfig\n{call}\n")
+    findings = lint([path], select=["unknown-setting", "setting-renamed"]).findings
+    assert {f.severity for f in findings} == {"warning"}
+
+
 def test_settings_in_yaml_are_judged_by_the_requirements_beside_them(tmp_path: Path) -> None:
     path = tmp_path / "sft.yaml"
-    path.write_text(
-        "model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\nper_device_train_batch_size: 1\n"
-    )
+    path.write_text("model_name_or_path: a/b\ndataset_name: a/rows\nmax_seq_length: 2048\ndataset_train_split: train\n")
     spec = RunSpec(select=("setting-renamed",))
     assert [f.severity for f in of_settings(read_config(path), spec).findings] == ["warning"]
     (tmp_path / "requirements.txt").write_text("trl==0.15.2\n")

@@ -30,7 +30,7 @@ report_to: none
 def config(folder: Path, text: str, name: str = "config.yaml") -> Config:
     path = folder / name
     path.write_text(text)
-    return read_config(path)
+    return read_config(path, "trl")
 
 
 def test_values_places_and_defaults(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from truetune.checks.config.unknown_setting import UnknownSetting
 from truetune.checks.settings import of_settings
 from truetune.errors import SpecError
 from truetune.spec.run import RunSpec
@@ -18,7 +19,7 @@ from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
 
 TRL = {"model_name_or_path": "a/b", "dataset_name": "a/rows", "learning_rate": 1e-5, "output_dir": "out",
-       "per_device_train_batch_size": 2}  # fmt: skip
+       "per_device_train_batch_size": 2, "dataset_train_split": "train"}  # fmt: skip
 
 
 def found(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
@@ -72,17 +73,33 @@ def test_what_a_script_of_trl_merges_is_known(more: dict[str, Any], tmp_path: Pa
         {"dataset_mixer": {"a/rows": 1.0}, "dataset_splits": ["train", "test"], "chat_template": "{{ x }}"},
         {"dataset_prompt_column": "problem", "system_prompt": "Think.", "callbacks": ["push"], "benchmarks": ["b"]},
         {"hub_model_revision": "v1", "wandb_entity": "me", "wandb_project": "p"},
-        {"reward_funcs": ["format"], "num_generations": 4, "cosine_min_value_wrong": 0.0, "code_language": "python"},
+        {
+            "reward_funcs": ["format"],
+            "num_generations": 4,
+            "cosine_min_value_wrong": 0.0,
+            "code_language": "python",
+            "code_provider": "e2b",
+        },
         {"dataset_split": "train", "pass_rate_min": 0.1, "top_n": 4, "min_length": 3},
         {"torch_dtype": "bfloat16", "max_seq_length": 2048, "dataset_mixture": {"datasets": []}},
     ],
 )
 def test_a_script_with_keys_of_its_own_is_no_fault(own: dict[str, Any], tmp_path: Path) -> None:
     said = found({**TRL, **own}, tmp_path)
-    assert {severity for severity, _ in said} == {"info"}
-    assert len([message for _, message in said if "not among the settings of trl 1.16.0" in message]) == 1
-    notes = read_config(tmp_path / "config.yaml").notes
-    assert any(note.startswith("TRL-like, with keys of its own") for note in notes)
+    assert [severity for severity, _ in said] == ["info"] * ("max_seq_length" in own)
+    config = read_config(tmp_path / "config.yaml")
+    assert any(note.startswith("TRL-like, with keys of its own") for note in config.notes)
+    names = {place.key for place in config.unknown} & own.keys() - {"torch_dtype", "max_seq_length"}
+    unmet = UnknownSetting(config).unmet()
+    assert unmet is not None
+    assert all(name in unmet.reason for name in names)
+
+
+@pytest.mark.parametrize("own", [{"lr": 2e-4}, {"system_prompt": "Think.", "epochs": 3}])
+def test_one_or_two_strange_keys_are_one_note(own: dict[str, Any], tmp_path: Path) -> None:
+    ((severity, message),) = found({**TRL, **own}, tmp_path)
+    assert severity == "info"
+    assert message.startswith(f"{', '.join(sorted(own))}: not among the settings of trl 1.16.0, ")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +140,22 @@ def test_axolotls_deprecated_fsdp_is_a_note(value: object, tmp_path: Path) -> No
                "micro_batch_size": 1, "num_epochs": 1, "fsdp": value,
                "fsdp_config": {"offload_params": True}}  # fmt: skip
     assert found(axolotl, tmp_path) == [("info", "fsdp is fsdp_config in axolotl 0.21.0")]
+
+
+@pytest.mark.parametrize("listed", ["datasets", "test_datasets"])
+@pytest.mark.parametrize(
+    ("own", "severity"),
+    [
+        ({"field_prompt": "a", "field_completion": "b"}, "info"),
+        ({"colour": 1}, "info"),
+        ({"spilt": "train"}, "warning"),
+    ],
+)
+def test_keys_of_a_data_set_are_told_once(listed: str, own: dict[str, Any], severity: str, tmp_path: Path) -> None:
+    axolotl = {"base_model": "a/b", "datasets": [{"path": "a", "type": "completion"}], "sequence_len": 512,
+               "micro_batch_size": 1, "num_epochs": 1}  # fmt: skip
+    said = found({**axolotl, listed: [{"path": "a", "type": "completion", **own}]}, tmp_path)
+    assert [told for told, _ in said] == [severity]
 
 
 V1: list[dict[str, Any]] = [

@@ -297,7 +297,7 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
 
     found: list[RunSpec] = []
     probe = type(command)(
-        "view", params=command.params, callback=lambda row, port, no_open, **o: found.append(run_of(o))
+        "view", params=command.params, callback=lambda row, port, no_open, result, checks, **o: found.append(run_of(o))
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
     assert [source.path for source in resolve(found[0].data)] == [DATA]
@@ -332,3 +332,11 @@ def test_answers_with_long_rows_end_early_and_go_on(tmp_path: Path) -> None:
         found += [row["row"] for row in rows]
     assert found == list(range(7))
     assert len(view(path, TOKENIZER, rows=7, append_eos=True).rows) == 7
+
+
+def test_a_report_or_a_check_marks_rows_and_not_both(tmp_path: Path) -> None:
+    words = [str(DATA), "-t", str(TOKENIZER), "--check", "--report", str(tmp_path / "result.json")]
+    with pytest.raises(UsageError, match="give one of them"):
+        CliRunner().invoke(command, words, catch_exceptions=False, standalone_mode=False)
+    with pytest.raises((DataError, OSError)):
+        CliRunner().invoke(command, [*words[:3], *words[4:]], catch_exceptions=False, standalone_mode=False)

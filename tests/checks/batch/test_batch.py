@@ -306,8 +306,8 @@ def test_ranks(keys: tuple[str, ...]) -> None:
     rows = tiny.encoded(tiny.chats(4))
     less = [{key: row[key] for key in row if key not in keys} for row in rows]
     loaders = [torch.utils.data.DataLoader(r, collate_fn=transformers.default_data_collator) for r in (rows, less)]
-    same = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("same-rows-on-every-rank"))
-    step = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("ranks-out-of-step"))
+    same = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("same-rows-on-every-rank")).findings
+    step = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("ranks-out-of-step")).findings
     assert (len(same), len(step)) == (1, len(keys))
 
 

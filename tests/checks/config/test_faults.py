@@ -95,6 +95,10 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
     "dpo at the rate of sft": (
         "dpo-too-weak-or-frozen", "warning", "far above", {**DPO, "learning_rate": 2e-5}, NONE,
     ),
+    "dpo of an adapter at the rate of all weights": (
+        "dpo-too-weak-or-frozen", "warning", "far below",
+        {**LLAMA_FACTORY, "stage": "dpo", "pref_beta": 0.1, "learning_rate": 5e-7}, NONE,
+    ),
     "sft at the rate of dpo": (
         "dpo-too-weak-or-frozen", "warning", "far below", {**LLAMA_FACTORY, "learning_rate": 5e-7}, NONE,
     ),
@@ -148,7 +152,8 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
     ),
     "masking of rows that are left as they are": (
         "pretokenized-rows-bypass-masking", "warning", "skip_prepare_dataset",
-        {**TRL, "dataset_kwargs": {"skip_prepare_dataset": True}}, NONE,
+        {**TRL, "dataset_name": "rows.jsonl", "dataset_kwargs": {"skip_prepare_dataset": True}},
+        {"files": {"rows.jsonl": [{"messages": [{"role": "user", "content": "a"}]}]}},
     ),
     "wrapped": (
         "packing-cross-contamination", "warning", "wrapped", {**TRL, "packing": True, "packing_strategy": "wrapped"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,19 @@ def test_the_experts_that_axolotl_quantizes(tmp_path: Path) -> None:
     assert [finding.code for finding in left] == ["TT662"]
     run = {**run, "other": {"quantize_moe_experts": True}}
     assert found(tmp_path / "b", {"stack": "axolotl", "training": run}, {}, model=model) == []
+
+
+@pytest.mark.parametrize(
+    ("stack", "processes", "severities"), [("trl", 4, ["error"]), ("axolotl", 4, ["info"]), ("trl", 1, [])]
+)
+def test_the_command_that_starts_the_settings_counts(
+    stack: str, processes: int, severities: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sft.yaml").write_text("device_map: auto\n")
+    (tmp_path / "run.sh").write_text(f"accelerate launch --num_processes {processes} train.py --config sft.yaml\n")
+    subject = launch({"config": {"stack": stack, "training": {**RUN, "device_map": "auto"}}, "machine": {}}, tmp_path)
+    subject = replace(subject, config=replace(subject.config, path=str(tmp_path / "sft.yaml")))
+    seen = [finding for rule in rules("devices") for finding in rule(subject).findings()]
+    assert [finding.severity for finding in seen if finding.code == "TT651"] == severities
+    assert all("run.sh, line 1" in finding.evidence[0] for finding in seen)

@@ -72,9 +72,27 @@ def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
     state = tmp_path / "trainer_state.json"
     state.write_text(json.dumps({"log_history": history}), encoding="utf-8")
     assert not diagnose(state).findings
-    (finding,) = diagnose(state, data=data, tokenizer=str(TOKENIZER)).findings
-    assert finding.rule == "shortcut-loss"
-    assert "90%" in finding.message
+    of_data, of_loss = sorted(diagnose(state, data=data, tokenizer=str(TOKENIZER)).findings, key=lambda one: one.rule)
+    assert of_data.rule == "answers-nearly-all-alike"
+    assert "180 of 200 rows" in of_data.message
+    assert of_loss.rule == "shortcut-loss"
+    assert "90%" in of_loss.message
+
+
+def test_rows_of_the_wrong_column_are_told_beside_the_log(tmp_path: Path) -> None:
+    words = ["harbour", "lantern", "keeper", "storm", "anchor", "captain", "tide", "gull"]
+    rows = [
+        {"problem": f"Problem {i}?", "state": "CONCLUDE", "training_text": " ".join(words[i % 7 :] + words[i % 5 :])}
+        for i in range(60)
+    ]
+    data, log = tmp_path / "rows.jsonl", tmp_path / "log.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    losses = [0.01 + 4 * 0.7**i + 1e-4 * math.sin(i) for i in range(30)]
+    log.write_text("".join(json.dumps({"step": i, "loss": loss}) + "\n" for i, loss in enumerate(losses, 1)))
+    for answer, found in (("state", ["answers-nearly-all-alike"]), ("training_text", [])):
+        columns = {"instruction": "problem", "output": answer}
+        report = diagnose(log, data=str(data), tokenizer=str(TOKENIZER), map=columns)
+        assert [one.rule for one in report.findings] == found
 
 
 def test_data_without_a_tokenizer_are_not_dropped_in_silence() -> None:

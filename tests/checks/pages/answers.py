@@ -20,7 +20,7 @@ from truetune.generation.looks import Answer, Look, Losses, Prompt, Sample, Scor
 GOOD: dict[str, Any] = {"stopped": True, "empty": False, "looped": False, "repetition": 0.0, "echoed": False,
                         "markers": (), "language": "en", "switched": False, "length_ratio": 1.0, "exact": False,
                         "overlap": 0.5, "parsed": None}  # fmt: skip
-COUNTED = ("stopped", "empty", "looped", "echoed", "markers", "switched", "exact", "parsed", "garbage")
+COUNTED = ("stopped", "empty", "looped", "echoed", "markers", "switched", "exact", "parsed", "garbage", "too_long")
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

@@ -2,7 +2,7 @@
 
 The names at hand are those of `tests.auditing.tiny` and of torch, transformers, TRL, peft and datasets as imported
 below; `rows` are eight chats, `given` the rows before any preparation (`rows` where the block sets no other), `ranks`,
-where set, the loaders of several processes.
+where set, the loaders of several processes. A block that defines `step(batch)` is a loop of the user's own.
 """
 
 from __future__ import annotations
@@ -15,35 +15,63 @@ import peft
 import torch
 import transformers
 import trl
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import truetune
 from tests.auditing import tiny
-from truetune.checks.audit import audit
+from truetune.checks.audit import AuditReport, audit
 from truetune.checks.findings import Finding
-from truetune.checks.rule import LawRule, Rule
+from truetune.checks.rule import Rule
 from truetune.probe.observe import observe
+from truetune.probe.own_loop import OwnLoop
 from truetune.spec.run import RunSpec
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
     """What an audit finds in the run that a block sets up, with this rule alone."""
-    laws = (rule.law,) if issubclass(rule, LawRule) else ()
+    return audited(rule, text).findings
+
+
+def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
+    """What an audit says of the run that a block sets up, with this rule alone."""
+    laws = (rule.law,) if hasattr(rule, "law") else ()
     names = run(text)
+    if "step" in names:
+        return of_steps(names, rule)
     if "ranks" in names:
         return of_ranks(names["ranks"], names["run"], names["tokenizer"], rule)
     asked = {name: names[name] for name in ("loader", "loss", "given", "canary") if name in names}
     tokenizer = None if hasattr(names["run"], "args") else names["tokenizer"]
-    return truetune.audit(names["run"], tokenizer=tokenizer, laws=laws, select=[rule.name()], **asked).findings
+    return truetune.audit(names["run"], tokenizer=tokenizer, laws=laws, select=[rule.name()], **asked)
 
 
-def of_ranks(loaders: list[Any], model: Any, tokenizer: Any, rule: type[Rule[Any]]) -> tuple[Finding, ...]:
-    """What is found in the records of several processes, each with its loader."""
+def of_steps(names: dict[str, Any], rule: type[Rule[Any]]) -> AuditReport:
+    """What is said of a loop of the user's own, whose steps are watched as `truetune run` does."""
+    loop = OwnLoop({"batches": 100, "laws": "none", "folder": str(tiny.scratch())})
+
+    def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        loop.before_step(optimizer, args, kwargs)
+
+    watch = register_optimizer_step_pre_hook(before_step)
+    collate = transformers.DataCollatorForSeq2Seq(names["tokenizer"])
+    try:
+        for batch in torch.utils.data.DataLoader(tiny.encoded(names["rows"]), batch_size=2, collate_fn=collate):
+            names["step"](batch)
+    finally:
+        watch.remove()
+    subject = loop.take(in_place=True)
+    record = subject.observe(tiny.scratch(), {"laws": "none"})
+    return audit([record], RunSpec(select=(rule.name(),)))
+
+
+def of_ranks(loaders: list[Any], model: Any, tokenizer: Any, rule: type[Rule[Any]]) -> AuditReport:
+    """What is said of the records of several processes, each with its loader."""
     records = []
     for rank, loader in enumerate(loaders):
         folder = tiny.scratch()
         records.append(observe(folder, model=model, loader=loader, tokenizer=tokenizer))
         records[-1].facts |= {"rank": rank, "world": len(loaders)}
-    return audit(records, RunSpec(select=(rule.name(),))).findings
+    return audit(records, RunSpec(select=(rule.name(),)))
 
 
 def run(text: str) -> dict[str, Any]:

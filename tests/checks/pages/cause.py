@@ -28,7 +28,7 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 
 def inquest(example: dict[str, Any]) -> Inquest:
     """What a block describes."""
-    known = {name: value for name, value in example.items() if name not in ("look", "base")}
+    known = {name: value for name, value in example.items() if name not in ("look", "base", "cooler")}
     for name, kind in PARTS.items():
         if name in known:
             known[name] = kind(**({"references": 8} if kind is Stopping else {}) | known[name])
@@ -37,7 +37,8 @@ def inquest(example: dict[str, Any]) -> Inquest:
     known["pad"] = _token(known["pad"]) if "pad" in known else None
     known["parted"] = tuple(Parted(**one) for one in known.get("parted", ()))
     known["prompts"] = tuple(known.get("prompts", ()))
-    return Inquest(_watched(example.get("look", {})), _watched(example["base"]) if "base" in example else None, **known)
+    asked = {name: _watched(example[name]) for name in ("base", "cooler") if name in example}
+    return Inquest(_watched(example.get("look", {})), **asked, **known)
 
 
 def _watched(described: dict[str, Any]) -> Watched:

@@ -39,6 +39,9 @@ def lay_out(example: dict[str, Any], folder: Path) -> Path:
         save_file(zeros, folder / name / "model.safetensors")
     for name, age in (example.get("ages") or {}).items():
         os.utime(folder / name, (time.time() - age,) * 2)
+    if "dataset_name" in (example.get("config") or {}):
+        name = example.get("name", "config.yaml")
+        _write(folder / "run.sh", f"trl sft --config {name}\n")
     there = {str(path.relative_to(folder)): str(path) for path in folder.rglob("*")}
     path = folder / example.get("name", "config.yaml")
     settings = example.get("text") or yaml.safe_dump(_with_paths(example["config"], there), sort_keys=False)

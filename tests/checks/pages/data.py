@@ -4,7 +4,8 @@ The blocks are YAML: `files` edits a copy of the demo tokenizer (JSON files key 
 special_tokens_map.json, which would win, is left out), `spec` holds fields of RunSpec, `data` and `eval_data` rows,
 `weights: {zero: [tokens]}` writes an embedding in which the rows of these tokens are zero. `{repeat: n, text: t}`
 stands for t, n times; `{grouped: n}` and `{shuffled: n}` for n rows of several sources, `{pairs: n, chosen: a,
-rejected: b}` for n pairs whose answers have up to a and b words.
+rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n, column: text}` stands for n rows of these
+columns, in which `{i}` is the number of the row and `{words}` are 30 drawn words.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import yaml
 
 from truetune.checks.findings import Finding
+from truetune.checks.report import DataReport
 from truetune.checks.rule import Rule
 from truetune.checks.run import check
 from truetune.spec.files import spec_of
@@ -28,6 +30,11 @@ DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
+    """What this rule alone finds in what a block describes."""
+    return report(rule, text, folder).findings
+
+
+def report(rule: type[Rule[Any]], text: str, folder: Path) -> DataReport:
     """Check what a block describes, with this rule alone."""
     example = yaml.safe_load(text)
     tokenizer = folder / "tokenizer"
@@ -43,7 +50,7 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
             path = folder / f"{name}.jsonl"
             path.write_text("".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8")
             settings[name] = str(path)
-    return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page")).findings
+    return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page"))
 
 
 def _edit(path: Path, edit: Any) -> None:
@@ -60,6 +67,8 @@ def _edit(path: Path, edit: Any) -> None:
 def _rows(data: Any) -> list[Any]:
     if isinstance(data, dict) and "pairs" in data:
         return _pairs(random.Random(0), **data)
+    if isinstance(data, dict) and "rows" in data:
+        return _numbered(random.Random(0), **data)
     if isinstance(data, dict):
         ((order, count),) = data.items()
         rng = random.Random(0)
@@ -73,6 +82,12 @@ def _rows(data: Any) -> list[Any]:
             rng.shuffle(rows)
         return rows
     return [_expanded(row) for row in data]
+
+
+def _numbered(rng: random.Random, rows: int, **columns: str) -> list[Any]:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [" ".join("".join(rng.choices(letters, k=4)) for _ in range(30)) for _ in range(rows)]
+    return [{name: text.format(i=i, words=words[i]) for name, text in columns.items()} for i in range(rows)]
 
 
 def _pairs(rng: random.Random, pairs: int, **words: int) -> list[Any]:

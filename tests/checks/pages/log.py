@@ -2,7 +2,8 @@
 
 The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
 (`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
-`state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts.
+`state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts; or `output` is
+what the run printed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ FACTS = {
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
     """What this rule finds in the log that a block describes."""
     example = yaml.safe_load(text)
+    if "output" in example:
+        (folder / "run.log").write_text(example["output"], encoding="utf-8")
+        return tuple(rule(read_run(folder / "run.log")).findings())
     records = example.get("log") or _records(example["curve"])
     state = {"log_history": records, **(example.get("state") or {})}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")

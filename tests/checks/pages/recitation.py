@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.checks.pages.batch import run
+from truetune.checks.audit import AuditReport
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.probe.record import Record
@@ -21,7 +22,12 @@ from truetune.spec.run import RunSpec
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
     """What a rehearsal of the run that a block sets up finds, with this rule alone."""
-    return report([_rehearsed(text)], RunSpec(select=(rule.name(),))).findings
+    return audited(rule, text).findings
+
+
+def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
+    """What a rehearsal of the run that a block sets up says, with this rule alone."""
+    return report([_rehearsed(text)], RunSpec(select=(rule.name(),)))
 
 
 @cache

@@ -60,12 +60,19 @@ t = AT.from_pretrained(MODEL)
 tokenizer = t
 kw = dict(tokenize=False)
 kw["add_generation_prompt"] = True
-text = tokenizer.apply_chat_template([{"role": "user", "content": "a b"}], **kw)
-ids = tokenizer(
-    text,
-    return_tensors="pt"  # tensors
-)["input_ids"][0].tolist()
-shown = ids[:2] == [tokenizer.bos_token_id] * 2
+
+
+def encode(row):
+    text = tokenizer.apply_chat_template(row["messages"], **kw)
+    ids = tokenizer(
+        text,
+        return_tensors="pt"  # tensors
+    )["input_ids"][0].tolist()
+    return {"input_ids": ids, "labels": ids}
+
+
+row = encode({"messages": [{"role": "user", "content": "a b"}]})
+shown = row["input_ids"][:2] == [tokenizer.bos_token_id] * 2
 """
 DICTIONARY = """
 from transformers import AutoTokenizer

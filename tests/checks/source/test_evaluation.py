@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.source.table import codes
+from tests.checks.source.table import HEAD, codes
+from truetune.checks.lint import lint
+from truetune.report.headline import then
 
 
 def trained(train: str, held: str, head: str = "") -> str:
@@ -65,6 +67,7 @@ def test_metrics(text: str, expected: list[str], tmp_path: Path) -> None:
     assert codes(text, tmp_path, "TT742", "TT756") == expected
 
 
+MAPPED = "m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)"
 RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
 
 
@@ -79,6 +82,19 @@ RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
             False,
         ),
         ("m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)", False),
+        ("# torchrun --nproc_per_node 4 train.py --lr 1\n" + MAPPED, True),
+        ("# torchrun --nproc-per-node=gpu \\\n#     train.py\n" + MAPPED, True),
+        ("# accelerate launch --multi_gpu train.py\n" + MAPPED, True),
+        ("# accelerate launch --config_file a.yaml --num_processes 2 scripts/train.py\n" + MAPPED, True),
+        ("# python -m torch.distributed.launch --nproc_per_node=8 train.py\n" + MAPPED, True),
+        ("from accelerate import notebook_launcher\n" + MAPPED + "\nnotebook_launcher(f, (), num_processes=2)", True),
+        ("import torch.multiprocessing as mp\n" + MAPPED + "\nmp.spawn(f, nprocs=2)", True),
+        ("# torchrun --nproc_per_node 1 train.py\n" + MAPPED, False),
+        ("# torchrun --nproc_per_node 4 other.py\n" + MAPPED, False),
+        ("# accelerate launch train.py\n" + MAPPED, False),
+        ("# python train.py\n" + MAPPED, False),
+        ("from accelerate import notebook_launcher\n" + MAPPED + "\nnotebook_launcher(f, (), num_processes=1)", False),
+        ("acc = Accelerator()\n" + MAPPED + "\nm = acc.prepare(m)", False),
     ],
 )
 def test_device_map_in_a_distributed_script(text: str, found: bool, tmp_path: Path) -> None:
@@ -112,3 +128,79 @@ LOAD = "m = AutoModelForCausalLM.from_pretrained('a', {})\nTrainer(model=m)"
 )
 def test_a_map_that_only_one_process_gets_is_left_alone(text: str, found: bool, tmp_path: Path) -> None:
     assert codes(WORLD + text, tmp_path, "TT757") == ["TT757e"] * found
+
+
+LAUNCHED = (
+    "import os\nimport torch.distributed as dist\n{}\n"
+    "model = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=model).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("rank = int(os.environ['LOCAL_RANK'])", True),
+        ("rank = int(os.environ.get('LOCAL_RANK', 0))", True),
+        ("world = os.getenv('WORLD_SIZE')", True),
+        ("many = 'WORLD_SIZE' in os.environ", True),
+        ("dist.init_process_group('nccl')", True),
+        ("from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)", True),
+        ("# os.environ['WORLD_SIZE'] = '1'", False),
+        ("rank = 0  # was int(os.environ['LOCAL_RANK']), with init_process_group", False),
+        ('"""Set os.environ["WORLD_SIZE"] and call init_process_group to use several."""', False),
+        ("print('os.environ LOCAL_RANK is not read')", False),
+        ("os.environ['WORLD_SIZE'] = '1'", False),
+        ("os.environ['LOCAL_RANK'], os.environ['WORLD_SIZE'] = '0', '1'", False),
+    ],
+)
+def test_processes_are_seen_in_code_alone(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(LAUNCHED.format(text), tmp_path, "TT757") == ["TT757e"] * found
+
+
+BEFORE = (
+    "import numpy as np\n\n\ndef keep(logits, labels):\n    return logits.argmax(dim=-1)\n\n\n{}\n"
+    "Trainer(model=model, compute_metrics=score, preprocess_logits_for_metrics=keep)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("score", "outcome"),
+    [
+        ("def score(e):\n    a, b = e\n    return {'x': (a == b)[b != -100].mean()}", "found"),
+        ("def score(e):\n    a, b = e.predictions, e.label_ids\n    return {'x': np.equal(a, b).mean()}", "found"),
+        ("score = lambda e: {'x': (e[0] == e[1]).mean()}", "found"),
+        ("def same(a, b):\n    return a == b\n\n\ndef score(e):\n    a, b = e\n    return {'x': same(a, b)}", "found"),
+        (
+            "def score(e):\n    a, b = e\n    return {'x': sum(p == q for u, v in zip(a, b) for p, q in zip(u, v))}",
+            "found",
+        ),
+        ("def score(e):\n    a, b = e\n    return {'x': (a[:, :-1] == b[:, 1:]).mean()}", "fine"),
+        ("def score(e):\n    a, b = e\n    return {'x': (a == np.roll(b, -1, 1)).mean()}", "fine"),
+        ("def score(e):\n    a, b = e\n    return {'x': (a[:, -1] == b[:, -1]).mean()}", "not judged"),
+        ("def score(e):\n    a, b = e\n    return rouge(tok.batch_decode(a), tok.batch_decode(b))", "not judged"),
+        ("from mine import score", "not judged"),
+    ],
+)
+def test_tokens_picked_before_the_metrics_are_followed(score: str, outcome: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + BEFORE.format(score), encoding="utf-8")
+    report = lint([path], select=["TT742"])
+    judged = {"found": report.findings, "fine": report.examined, "not judged": report.not_judged}
+    assert [name for name, parts in judged.items() if parts] == [outcome]
+
+
+ANSWERS = "out = model.generate(**ids, max_new_tokens=64)\nprint(tok.decode(out[0, 9:]))\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("", "truetune score"),
+        ("Trainer(model=model).train()\n", "truetune check"),
+        ("model(**ids).loss.backward()\n", "truetune check"),
+    ],
+)
+def test_code_that_trains_nothing_leads_to_its_answers(text: str, step: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(HEAD + ANSWERS + text, encoding="utf-8")
+    assert step in then(lint([path], select=["TT788"], allow_unjudged=True))

@@ -110,8 +110,8 @@ def test_diff_writes_nothing(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == script.text
     assert [f.rule for f in report.findings] == [script.rule]
     diff = report.changes[0].diff
-    assert '-    return_tensors="pt"  # tensors\n' in diff
-    assert '+    return_tensors="pt",  # tensors\n+    add_special_tokens=False\n' in diff
+    assert '-        return_tensors="pt"  # tensors\n' in diff
+    assert '+        return_tensors="pt",  # tensors\n+        add_special_tokens=False\n' in diff
 
 
 def test_unsafe_fixes_wait_to_be_asked_for(tmp_path: Path) -> None:

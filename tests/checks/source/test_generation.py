@@ -42,8 +42,11 @@ LEFT = 'tok.padding_side = "left"\n'
             CHAT.replace("return_dict", "padding=True, return_dict") + "model.generate(**enc, max_new_tokens=9)",
             ["TT737w"],
         ),
-        ("model.generate(batch, max_new_tokens=9, use_cache=False)", ["TT739w"]),
-        ("model.generate(batch, max_new_tokens=9, use_cache=False, streamer=TextStreamer(tok))", []),
+        ("model.generate(batch, max_new_tokens=9, use_cache=False)", []),
+        ("for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False)", ["TT739w"]),
+        ("for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False, streamer=shown)", []),
+        ("model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", ["TT739w"]),
+        ("model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9, use_cache=True)", []),
         ("model.config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)", []),
         ("client.generate('a prompt')", []),
         (
@@ -148,3 +151,97 @@ def test_what_a_cell_generates_by_itself_is_read_at_once(cell: str, expected: in
     path = tmp_path / "n.ipynb"
     path.write_text(notebook(HEAD, cell))
     assert len(lint([path], select=["TT736"]).findings) == expected
+
+
+BATCHED = "enc = tok(texts, return_tensors='pt', padding=True)\nout = model.generate(**enc, max_new_tokens=9)\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "count"),
+    [
+        ("print(tok.decode(out[0]))", 0),
+        ("print(tok.decode(out[0][enc.input_ids.shape[1]:]))", 0),
+        ("print(tok.decode(out[0, 5:]), out.shape)", 0),
+        ("tok.batch_decode(out, skip_special_tokens=True)", 0),
+        ("print(tok.batch_decode(out))", 1),
+        ("texts = tok.batch_decode(out)", 1),
+        ("print(tok.decode(out[0]), tok.decode(out[1]))", 1),
+        ("for one in out:\n    print(tok.decode(one))", 1),
+        ("save(out)", 1),
+        ("", 1),
+    ],
+)
+def test_one_answer_is_of_one_prompt(use: str, count: int, tmp_path: Path) -> None:
+    assert len(codes(BATCHED + use, tmp_path, "TT737")) == count
+
+
+def test_unsloth_pads_on_the_left(tmp_path: Path) -> None:
+    loaded = "from unsloth import FastLanguageModel\nmodel, tok = FastLanguageModel.from_pretrained('org/some')\n"
+    assert codes(loaded + BATCHED, tmp_path, "TT737") == []
+    ready = "from unsloth import FastLanguageModel\nFastLanguageModel.for_inference(model)\n"
+    assert codes(ready + BATCHED, tmp_path, "TT737") == []
+    assert codes("import unsloth\n" + BATCHED, tmp_path, "TT737") == ["TT737w"]
+
+
+ASK = "model.generate(**tok(q, return_tensors='pt'){})"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (f"def ask(q, kwargs):\n    return {ASK.format(', **kwargs')} if kwargs else {ASK.format('')}\n", 0),
+        (f"def ask(q, **options):\n    if options:\n        return {ASK.format(', **options')}\n"
+         f"    return {ASK.format('')}\n", 0),
+        (f"def ask(q):\n    return {ASK.format('')}\n", 1),
+        (f"class TestPoly:\n    def test_poly(self, q):\n        before = {ASK.format('')}\n", 0),
+        (f"def test_it(q):\n    {ASK.format('')}\n", 0),
+        (f"def chat(q, gen_kwargs):\n    return {ASK.format(', **gen_kwargs')}\ndef serve(r):\n    options = {{}}\n"
+         "    if r.long:\n        options['max_length'] = r.long\n    return chat(r.q, gen_kwargs=options)\n", 0),
+        (f"def chat(q, gen_kwargs):\n    return {ASK.format(', **gen_kwargs')}\ndef serve(r):\n"
+         "    options = {'do_sample': False}\n    return chat(r.q, gen_kwargs=options)\n", 1),
+    ],
+)  # fmt: skip
+def test_the_caller_may_say_how_long_answers_are(text: str, count: int, tmp_path: Path) -> None:
+    assert len(codes(text, tmp_path, "TT736")) == count
+
+
+EQUAL = [
+    "texts = [prompt] * 40",
+    "texts = 8 * ['Hi']",
+    "texts = [prompt for _ in range(40)]",
+    "texts = [f'{prompt}: ' for i in range(40)]",
+    "chats = [[{'role': 'user', 'content': prompt}] for _ in range(SIZE)]\n"
+    "texts = [tok.apply_chat_template(chat, tokenize=False) for chat in chats]",
+    "chats = [chat] * 40\ntexts = [tok.apply_chat_template(c, tokenize=False).strip() for c in chats]",
+    "texts = user_input()\nshown = texts.strip()",
+    "texts = row['text']\nif texts.startswith('Q'):\n    pass",
+]
+"""Rows that are equally long"""
+
+
+@pytest.mark.parametrize("rows", EQUAL)
+def test_rows_of_one_text_have_no_pads(rows: str, tmp_path: Path) -> None:
+    text = f"prompt = ask()\n{rows}\n" + BATCH
+    assert codes(text + "model.generate(enc.input_ids, max_new_tokens=9)", tmp_path, "TT735", "TT737") == []
+    assert codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, "TT735", "TT737") == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "texts = [prompt, other] * 40",
+        "texts = prompts * 40",
+        "texts = [*prompts] * 40",
+        "texts = [f'{i}: {prompt}' for i in range(40)]",
+        "texts = [make() for _ in range(40)]",
+        "texts = [p for p in prompts]",
+        "texts = [''] * 40\nfor i in range(40):\n    texts[i] = prompts[i]",
+        "texts = ['Hi'] * 4\ntexts.append('How do you do?')",
+        "texts = [p + q for p in prompts for q in range(4)]",
+        "texts = prompts()\nshown = [text.strip() for text in texts]",
+        "def clean(texts):\n    return texts.strip()\ntexts = prompts()",
+    ],
+)
+def test_rows_that_may_differ_have_pads(rows: str, tmp_path: Path) -> None:
+    text = f"prompt = ask()\n{rows}\n" + BATCH + "model.generate(**enc, max_new_tokens=9)"
+    assert codes(text, tmp_path, "TT737") == ["TT737w"]

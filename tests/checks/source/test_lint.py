@@ -142,3 +142,27 @@ def test_a_use_in_a_comprehension_is_shown_where_it_stands(tmp_path: Path) -> No
     line = finding.cases[0].line
     assert line is not None
     assert path.read_text().splitlines()[line - 1].strip() == "for token in ids"
+
+
+PAIR = (
+    "def encode(row):\n    prompt = tok.apply_chat_template(row['prompt'], add_generation_prompt=True)\n"
+    "    whole = tok.apply_chat_template(row['prompt'] + row['answer'])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("uses", "count", "edits"),
+    [
+        ("    if whole[: len(prompt)] != prompt:\n        raise ValueError\n", 1, 2),
+        ("    return [0] * len(prompt) + [1] * (len(whole) - len(prompt))\n", 1, 2),
+        ("    n = len(prompt)\n    return whole[n:]\n", 2, 1),
+        ("    return len(prompt)\n", 1, 1),
+    ],
+)
+def test_two_renderings_that_one_statement_compares_are_one_finding(
+    uses: str, count: int, edits: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrained('x')\n" + PAIR + uses)
+    findings = lint([path], select=["TT705"]).findings
+    assert [len(finding.fix.edits) for finding in findings if finding.fix] == [edits] * count

@@ -22,6 +22,11 @@ ACCUMULATED = (
 )
 SCALED = STEP.replace("loss.backward", "scaler.scale(loss).backward").replace("opt.step()", "scaler.step(opt)")
 
+BF16 = (
+    "b = AutoModelForCausalLM.from_pretrained('a', dtype=torch.bfloat16)\n{}\n"
+    "opt = torch.optim.AdamW({}.parameters(), lr=8e-6)\n"
+)
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -53,7 +58,8 @@ SCALED = STEP.replace("loss.backward", "scaler.scale(loss).backward").replace("o
             "wrap = PeftModel.from_pretrained(model, 'a')\nwrap = wrap.merge_and_unload()\nwrap.save_pretrained('b')",
             [],
         ),
-        ("tok.add_special_tokens({'pad_token': '[PAD]'})", ["TT740w"]),
+        ("tok.add_special_tokens({'pad_token': '[PAD]'})", []),
+        ("t = AutoTokenizer.from_pretrained('gpt2')\nt.add_special_tokens({'pad_token': '[PAD]'})", ["TT740w"]),
         ("tok.add_tokens(['<new>'])\nmodel.resize_token_embeddings(len(tok))", []),
         ("import trl\ntok.add_special_tokens({'pad_token': '[PAD]'})\ntrl.PPOTrainer(model=model)", []),
         ("model.train()\nwith torch.no_grad():\n    out = model(x)", ["TT748w"]),
@@ -77,6 +83,12 @@ SCALED = STEP.replace("loss.backward", "scaler.scale(loss).backward").replace("o
             "labels[labels == tok.pad_token_id] = IGNORE_INDEX",
             [],
         ),
+        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.to(0))", "ddp"), ["TT755w"]),
+        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b)", "ddp.module"), ["TT755w"]),
+        (BF16.format("b.train()\nfast = torch.compile(b.cuda())", "fast"), ["TT755w"]),
+        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.float())", "ddp"), []),
+        (BF16.format("wide = b.to(torch.float32)", "wide"), []),
+        (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(get_peft_model(b, LoraConfig()))", "ddp"), []),
         ("b = model.to(torch.bfloat16)\nopt = torch.optim.AdamW(b.parameters(), lr=1e-5)", ["TT755w"]),
         ("b = get_peft_model(model.to(torch.bfloat16), LoraConfig())\ntorch.optim.AdamW(b.parameters(), lr=1e-5)", []),
         ("opt = torch.optim.AdamW(model.parameters(), lr=1e-5)", []),

@@ -143,11 +143,12 @@ def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> s
     [
         (_rendered("meta-llama/Llama-3.1-8B-Instruct"), ["TT704w"]),
         (_rendered("Qwen/Qwen3-8B"), []),
-        (_rendered("some/model-of-tomorrow"), ["TT704i"]),
+        (_rendered("some/model-of-tomorrow"), []),
         ("from unsloth import FastLanguageModel\n"
          "m0, t = FastLanguageModel.from_pretrained(model_name='unsloth/Qwen3-4B')\n"
          "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", []),
-        ("from unsloth import FastLanguageModel\nm0, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B')\n"
+        ("from unsloth import FastLanguageModel\n"
+         "m0, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B-Instruct')\n"
          "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", ["TT704w"]),
     ],
 )  # fmt: skip
@@ -220,3 +221,25 @@ def test_the_adapter_of_one_run_is_not_that_of_another(model: str, more: str, wh
     path.write_text(HEAD + TWO_RUNS.format(model=model, more=more))
     (finding,) = lint([path], select=["TT615"]).findings
     assert what in finding.message
+
+
+COPIED = (
+    "def encode(rows):\n    batch = tok(rows['text'], padding='max_length', max_length=64)\n"
+    "    batch['labels'] = batch['input_ids'].copy()\n    return batch\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("Trainer(model=model, train_dataset=ds.map(encode)).train()", ["TT710e"]),
+        ("optimizer = torch.optim.AdamW(model.parameters())\nfor batch in ds.map(encode):\n"
+         "    model(**batch).loss.backward()", ["TT710e"]),
+        ("ds.map(encode).save_to_disk('rows')", ["TT710i"]),
+        ("rows = ds.map(encode)", ["TT710i"]),
+        ("model.eval()\nfor row in ds.map(encode):\n    print(model(**row).loss)", []),
+        ("print(Trainer(model=model, eval_dataset=ds.map(encode)).evaluate())", []),
+    ],
+)  # fmt: skip
+def test_labels_are_learned_where_something_trains(more: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(COPIED + more, tmp_path, "TT710") == expected

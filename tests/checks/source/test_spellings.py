@@ -14,8 +14,8 @@ HEAD = """
 from transformers import *
 import transformers, torch, trl, peft
 from datasets import load_dataset, Dataset
-tok = transformers.AutoTokenizer.from_pretrained("some/model")
-model = transformers.AutoModelForCausalLM.from_pretrained("some/model")
+tok = transformers.AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
+model = transformers.AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
 data = load_dataset("some/rows", split="train")
 """
 SINK = "\nc = transformers.DataCollatorForLanguageModeling(tok, mlm=False)\n"
@@ -53,9 +53,9 @@ def test_every_pad_is_found(text: str, tmp_path: Path) -> None:
     assert found(text + "\ncollator = trl.DataCollatorForCompletionOnlyLM('x', tokenizer=tok)\n", tmp_path, PAD) == [
         "error"
     ]
-    assert found(text + "\nt = trl.SFTTrainer(model, train_dataset=data, processing_class=tok)\n", tmp_path, PAD) == [
-        "info"
-    ]
+    assert found(text + "\nt = trl.SFTTrainer(model, train_dataset=data, processing_class=tok)\n", tmp_path, PAD) == []
+    older = "\nt = trl.SFTTrainer(model, train_dataset=data, tokenizer=tok, dataset_text_field='text')\n"
+    assert found(text + older, tmp_path, PAD) == ["warning"]
     assert found(text + "\nout = model.generate(**tok('x', return_tensors='pt'))\n", tmp_path, PAD) == []
 
 
@@ -148,7 +148,8 @@ HEALTHY = {
         "m = peft.PeftModel.from_pretrained(model, 'a')\nm.generate()",
         "m = peft.PeftModel.from_pretrained(model, 'a')\nt = trl.SFTTrainer(m, train_dataset=data)\nt.evaluate()",
         "m = peft.PeftModel.from_pretrained(model, 'a', is_trainable=True)\nt = trl.SFTTrainer(m)\nt.train()",
-        "m = peft.PeftModel.from_pretrained(model, 'a').merge_and_unload()\nt = trl.SFTTrainer(m)\nt.train()",
+        "m = peft.PeftModel.from_pretrained(model, 'a').merge_and_unload()\nt = trl.SFTTrainer(m, peft_config=c)\n"
+        "t.train()",
         "m = peft.PeftModel.from_pretrained(model, 'a', **kw)\nt = trl.SFTTrainer(m)\nt.train()",
         "m = peft.PeftModel.from_pretrained(model, 'a')\nfor p in m.parameters():\n    p.requires_grad = True\n"
         "t = trl.SFTTrainer(m)\nt.train()",

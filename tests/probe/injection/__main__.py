@@ -21,8 +21,8 @@ IN_OWN = tuple((fault, False) for fault in FAULTS if fault != "spin")
 IN_OTHERS = (("raise", False), ("hang", False), ("raise", True), ("hang", True))
 """(fault, in place?): the hook's own modules run in the user's process in any case, the others in a copy if possible"""
 OWN = ("sitecustomize", "truetune.probe.hook", "truetune.probe.session", "truetune.probe.forked",
-       "truetune.probe.trainers", "truetune.probe.limits", "truetune.probe.boundary",
-       "truetune.probe.twins")  # fmt: skip
+       "truetune.probe.trainers", "truetune.probe.own_loop", "truetune.probe.live_objects", "truetune.probe.limits",
+       "truetune.probe.boundary", "truetune.probe.twins")  # fmt: skip
 HEAD = """# What becomes of a run whose hook fails
 
 Written by `python -m tests.probe.injection --write`. Each function that can run in the user's process, with each fault:

@@ -20,12 +20,13 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import datasets
 import torch
 import transformers
+from torch.utils.data import DataLoader
 from transformers import (
     AutoTokenizer,
     DataCollatorForSeq2Seq,
@@ -161,6 +162,39 @@ def dpo_trainer(model: Any, tokenizer: Any) -> Any:
                       train_dataset=datasets.Dataset.from_list(pairs), callbacks=[Noisy()])  # fmt: skip
 
 
+class Loop:
+    """A loop of the user's own over the rows of ids, with what `train` reads of a trainer."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model = model
+        self.state = SimpleNamespace(log_history=[])
+        texts = [f"How many pears are in box {i}? There are {i + 3}" + " today" * (i % 3) for i in range(16)]
+        rows = [tokenizer(text)["input_ids"] for text in texts]
+        encoded = [{"input_ids": ids, "labels": [-100] * 5 + ids[5:]} for ids in rows]
+        self.loader = DataLoader(encoded, 2, shuffle=True, collate_fn=DataCollatorForSeq2Seq(tokenizer, model))  # type: ignore[arg-type]
+
+    def train(self) -> None:
+        """Four steps of two micro-batches."""
+        random.seed(0)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.model.train()
+        for number, batch in enumerate(self.loader, 1):
+            loss = self.model(**batch).loss
+            loss.backward()
+            if number % 2 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+            self.state.log_history.append({"loss": loss.item()})
+            print("micro-batch", number, flush=True)
+
+
+def trainer_of(model: Any, tokenizer: Any, kind: str) -> Any:
+    """What trains: a trainer of transformers or TRL, or a loop that is none."""
+    if kind == "own loop":
+        return Loop(model, tokenizer)
+    return dpo_trainer(model, tokenizer) if kind == "preferences" else sft_trainer(model, tokenizer, kind)
+
+
 def train(tokenizer: Any, kind: str) -> None:
     """Some steps; whatever a hook could disturb is printed."""
     torch.manual_seed(0)
@@ -168,7 +202,7 @@ def train(tokenizer: Any, kind: str) -> None:
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, attention_dropout=0.1,
     ))  # fmt: skip
-    trainer = dpo_trainer(model, tokenizer) if kind == "preferences" else sft_trainer(model, tokenizer, kind)
+    trainer = trainer_of(model, tokenizer, kind)
     trainer.train()
     weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
     log = [{key: value for key, value in line.items() if key not in TIMES} for line in trainer.state.log_history]

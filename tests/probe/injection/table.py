@@ -26,6 +26,7 @@ SECONDS = 2.0
 """The clock of an audit in which a fault hangs, and of the parent's verdict"""
 HEALTHY_SECONDS = 60.0
 CANARY = ("truetune.probe.canary", "truetune.probe.marks", "truetune.probe.twins")
+OWN_LOOP = ("truetune.probe.own_loop", "truetune.probe.live_objects", "truetune.probe.observe_loop")
 PREFERENCES = tuple(f"truetune.probe.laws.{name}" for name in (
     "preferences", "dpo_start", "precomputed_reference", "reference_dropout", "reference_still"))  # fmt: skip
 
@@ -139,6 +140,8 @@ def kind_for(function: Function) -> str:
     """The kind of run that reaches a function (`subject.KINDS`)."""
     if follows_canary(function):
         return "mapped"
+    if function.module in OWN_LOOP:
+        return "own loop"
     return "preferences" if function.module in PREFERENCES else "plain"
 
 

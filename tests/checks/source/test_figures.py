@@ -1,0 +1,88 @@
+"""What rules on source say where they find nothing: how many places of their kind they examined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checks.pages import block, sections
+from truetune.checks.catalogue import rules
+from truetune.checks.judgement import judge_by
+from truetune.checks.lint import LintReport, lint
+from truetune.checks.rule import Rule
+from truetune.source.module import parse
+
+RULES = rules("source")
+NO_PLACE = {
+    "lm-collator-overwrites-labels": "another collator is made",
+    "formatting-func-ignored": "formatting_func is left out",
+    "state-dict-overwritten": "the assignment is removed",
+    "attention-mask-used-as-loss-mask": "the attention mask is left alone",
+    "tokens-added-without-resize": "a token of the vocabulary is taken, and none added",
+}
+"""Rules whose healthy example has none of their places, with the reason"""
+GENERATES = """
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("model")
+model.generate(**ids, max_new_tokens=9)
+"""
+TRAINS = "import torch\n"
+ROW_BY_ROW = "generation-row-by-row"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
+def test_a_healthy_example_is_examined_with_a_figure(rule: type[Rule[object]]) -> None:
+    made = judge_by(rule, parse(block(sections(rule)["Use instead"]), "train.py"))
+    assert not made.findings
+    if rule.name() in NO_PLACE:
+        assert made.not_judged[0].reason.startswith("it is about ")
+        return
+    assert not made.not_judged
+    assert made.examined[0].of
+    assert made.examined[0].figure.endswith(f": {made.examined[0].of:,}")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
+def test_nothing_is_fine_where_a_file_has_no_code(rule: type[Rule[object]]) -> None:
+    made = judge_by(rule, parse("", "train.py"))
+    assert not made.findings
+    assert not made.examined
+    assert [part.asked for part in made.not_judged] == [False]
+    assert made.not_judged[0].reason.startswith("it is about ")
+
+
+def linted(folder: Path, *texts: str) -> LintReport:
+    for number, text in enumerate(texts):
+        (folder / f"part_{number}.py").write_text(text, encoding="utf-8")
+    return lint([str(folder)])
+
+
+def figures(report: LintReport, rule: str) -> list[str]:
+    return [part.figure for part in report.examined if part.rule == rule]
+
+
+def test_counts_are_summed_over_files_in_one_line(tmp_path: Path) -> None:
+    report = linted(tmp_path, GENERATES, GENERATES + GENERATES, GENERATES, TRAINS)
+    assert figures(report, ROW_BY_ROW) == ["calls of a model's generate: 4"]
+    assert ROW_BY_ROW not in {part.what for part in report.not_judged}
+
+
+def test_a_rule_without_a_place_in_any_file_is_not_judged_once(tmp_path: Path) -> None:
+    report = linted(tmp_path, GENERATES, TRAINS)
+    reasons = [part.reason for part in report.not_judged if part.what == "merge-result-dropped"]
+    assert reasons == ["it is about calls of merge_and_unload, and there are none"]
+    assert figures(report, "merge-result-dropped") == []
+    assert report.exit_code() == 0
+
+
+def test_a_file_that_trains_with_none_of_the_places_is_still_judged(tmp_path: Path) -> None:
+    report = linted(tmp_path, TRAINS)
+    assert [part.rule for part in report.examined] == ["source-not-parsed"]
+    assert (report.outcome, report.exit_code()) == ("no findings", 0)
+
+
+def test_files_that_train_nothing_say_so_and_no_more(tmp_path: Path) -> None:
+    report = linted(tmp_path, "import json\n")
+    assert not report.examined
+    assert [part.what for part in report.not_judged] == ["1 of 1 file"]

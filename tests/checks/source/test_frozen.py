@@ -1,0 +1,78 @@
+"""Training in which nothing is trained, or which stops: what ends it is what the finding says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checks.source.table import HEAD
+from truetune.checks.findings import Finding
+from truetune.checks.lint import lint
+
+LOAD = "from trl import SFTTrainer\nmodel = PeftModel.from_pretrained(model, 'stage-1')\n"
+TRAIN = "SFTTrainer(model=model, train_dataset=ds).train()\n"
+MERGE = "model = model.merge_and_unload()\n"
+
+
+def _findings(text: str, rule: str, folder: Path) -> tuple[Finding, ...]:
+    path = folder / "train.py"
+    path.write_text(HEAD + text)
+    return lint([path], select=[rule]).findings
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (LOAD + TRAIN, "is_trainable"),
+        (LOAD + TRAIN + MERGE, "is_trainable"),
+        (LOAD + MERGE + TRAIN, "peft_config"),
+        (LOAD.replace("'stage-1')", "'stage-1').merge_and_unload()") + TRAIN, "peft_config"),
+        (LOAD + "merged = model.merge_and_unload()\n" + TRAIN.replace("=model", "=merged"), "peft_config"),
+        ("if args.adapter:\n    " + LOAD.replace("\n", "\n    ") + MERGE + TRAIN, "peft_config"),
+        ("def load():\n    return PeftModel.from_pretrained(model, 'a').merge_and_unload()\n"
+         "from trl import SFTTrainer\nmodel = load()\n" + TRAIN, "peft_config"),
+    ],
+)  # fmt: skip
+def test_a_frozen_model_is_told_with_what_thaws_it(text: str, remedy: str, tmp_path: Path) -> None:
+    (finding,) = _findings(text, "TT711", tmp_path)
+    assert finding.remedy is not None
+    assert remedy in finding.remedy
+    assert ("merged" in finding.message) == (remedy == "peft_config") == (finding.fix is None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOAD + MERGE + TRAIN.replace("=ds", "=ds, peft_config=LoraConfig()"),
+        "if a:\n    " + LOAD.replace("\n", "\n    ") + MERGE + TRAIN.replace("=ds", "=ds, peft_config=LoraConfig()"),
+        LOAD + MERGE + "model.requires_grad_(True)\n" + TRAIN,
+        LOAD + MERGE + "model = get_peft_model(model, LoraConfig())\n" + TRAIN,
+        LOAD.replace("'stage-1'", "'stage-1', is_trainable=True") + TRAIN,
+    ],
+)
+def test_a_model_that_is_thawed_or_adapted_is_trained(text: str, tmp_path: Path) -> None:
+    assert _findings(text, "TT711", tmp_path) == ()
+
+
+LOSS = (
+    "class Own(Trainer):\n    def compute_loss(self, model, inputs, return_outputs=False{}):\n"
+    "        labels = inputs.pop('labels')\n        return distance(model(**inputs), labels)\n"
+)
+SAYS_FLAG, TAKES = "loss_is_scaled_for_ga", "take num_items_in_batch=None"
+
+
+@pytest.mark.parametrize(
+    ("text", "takes", "flag"),
+    [
+        (LOSS.format(""), True, True),
+        (LOSS.format("") + "TrainingArguments('out')\n", True, False),
+        (LOSS.format("").replace("labels", "gold").replace("**inputs", "inputs['ids']"), True, False),
+        (LOSS.format(", num_items_in_batch=None"), False, True),
+        (LOSS.format(", **kwargs"), False, True),
+    ],
+)
+def test_a_missing_parameter_is_ended_by_the_parameter(text: str, takes: bool, flag: bool, tmp_path: Path) -> None:
+    (finding,) = _findings(text, "TT708", tmp_path)
+    assert finding.remedy is not None
+    assert (TAKES in finding.remedy, SAYS_FLAG in finding.remedy) == (takes, flag)

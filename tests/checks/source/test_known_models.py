@@ -1,0 +1,313 @@
+"""What is known of models by their names: held against real tokenizers, and what rules make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checks.source.table import codes
+from tests.parts import folder
+from truetune.checks.lint import lint
+from truetune.checks.source.families import FAMILIES, FINE_TUNES, family, family_of_base
+from truetune.render.probes import ANSWER, QUESTION, chat, prepared
+from truetune.spec.run import RunSpec
+
+PARTS = {
+    "qwen2.5-instruct": "Qwen/Qwen2.5-1.5B-Instruct", "qwen3": "Qwen/Qwen3-8B", "qwen3.5": "Qwen/Qwen3.5-9B",
+    "gpt-oss": "openai/gpt-oss-20b", "phi3": "microsoft/Phi-3-mini-4k-instruct", "phi4": "microsoft/phi-4",
+    "smollm2": "HuggingFaceTB/SmolLM2-1.7B-Instruct", "gpt2": "openai-community/gpt2",
+    "llama3-instruct": "meta-llama/Meta-Llama-3-8B-Instruct", "llama3.1-instruct": "meta-llama/Llama-3.1-8B-Instruct",
+    "llama3.2-instruct": "unsloth/Llama-3.2-1B-Instruct", "llama2-chat": "NousResearch/Llama-2-7b-chat-hf",
+    "llama2-base": "meta-llama/Llama-2-7b-hf", "llama3-base": "meta-llama/Meta-Llama-3-8B",
+    "mistral-7b-v0.1": "mistralai/Mistral-7B-Instruct-v0.1", "mistral-7b-v0.3": "mistralai/Mistral-7B-Instruct-v0.3",
+    "mistral-nemo": "mistralai/Mistral-Nemo-Instruct-2407", "gemma2": "google/gemma-2-9b-it",
+    "gemma3": "google/gemma-3-4b-it",
+}  # fmt: skip
+"""A real tokenizer -> the name under which its model is published"""
+
+
+@pytest.mark.parametrize(("part", "name"), PARTS.items())
+def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name: str) -> None:
+    known = family(name)
+    assert known is not None
+    probes = prepared(RunSpec(tokenizer=str(folder(part))))
+    special = {role: token.token for role, token in probes.tokenizer.special.items()}
+    bos = special.get("bos")
+    if known.adds_bos is not None:
+        assert probes.tokenizer.adds_bos == known.adds_bos
+    text = probes.text(chat(QUESTION, ANSWER))
+    if known.template_writes_bos is not None:
+        assert text is not None
+        assert (bos is not None and text.startswith(bos)) == known.template_writes_bos
+    if known.has_pad is not None:
+        assert ("pad" in special and special["pad"] != special["eos"]) == known.has_pad
+    if known.eos is not None:
+        assert special["eos"] == known.eos
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("/root/autodl-tmp/LLM-Research/Meta-Llama-3___1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("unsloth/llama-3-8b-Instruct-bnb-4bit", "meta-llama/Meta-Llama-3-8B-Instruct"),
+        ("models/base/Qwen3-1.5B/", "Qwen/Qwen-7B"),
+        ("gpt2", "openai-community/gpt2"),
+        ("CohereLabs/tiny-aya-global", "CohereForAI/aya-23-8B"),
+        ("/root/autodl-fs/YuanLLM/Yuan2-2B-Mars-hf", "IEITYuan/Yuan2-2B-hf"),
+        ("google/gemma-7b-it", "google/gemma-3-27b-it"),
+    ],
+)
+def test_a_copy_of_a_published_model_is_known(name: str, like: str) -> None:
+    assert family(name) == family(like) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["org/some", "NousResearch/Hermes-3-Llama-3.1-8B", "me/my-qwen", "deepseek-ai/DeepSeek-V3", "out/checkpoint-500",
+     "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama", "THUDM/glm-4-9b-chat", ""],
+)  # fmt: skip
+def test_of_other_names_nothing_is_known(name: str) -> None:
+    assert family(name) is None
+
+
+def test_each_family_says_how_it_is_known() -> None:
+    assert all(known.established for known in (*FAMILIES, *FINE_TUNES))
+
+
+@pytest.mark.parametrize(
+    ("name", "adds_bos"),
+    [("Skywork/Skywork-Reward-Gemma-2-27B-v0.2", True), ("me/shieldgemma", None), ("me/my-Llama3-sft", True),
+     ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", None), ("me/legal_qwen3_sft", False), ("org/some", None)],
+)  # fmt: skip
+def test_a_fine_tune_keeps_the_tokenizer_of_the_base_in_its_name(name: str, adds_bos: bool | None) -> None:
+    base = family_of_base(name)
+    assert (base.adds_bos if base else None) == adds_bos
+
+
+def _again(name: str, more: str = "") -> str:
+    return (
+        f"t = AutoTokenizer.from_pretrained({name!r})\n{more}"
+        "text = t.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)\n"
+        "out = model.generate(**t(text, return_tensors='pt'), max_new_tokens=9)\n"
+    )
+
+
+LLAMA, UNKNOWN = "meta-llama/Llama-3.1-8B-Instruct", "org/of-tomorrow"
+ROWS = (
+    "def encode(row):\n    text = t.apply_chat_template(row['chat'], tokenize=False)\n    return t(text)\n"
+    "ds.map(encode)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_again(LLAMA), ["TT704w"]),
+        (_again("mistralai/Mistral-7B-Instruct-v0.3"), ["TT704w"]),
+        (_again("google/gemma-2-2b-it"), ["TT704w"]),
+        (_again("CohereForAI/c4ai-command-r-v01"), ["TT704w"]),
+        *((_again(name), []) for name in ("Qwen/Qwen2.5-7B-Instruct", "unsloth/gpt-oss-20b", "microsoft/phi-4", UNKNOWN,
+                                          "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "HuggingFaceH4/zephyr-7b-beta",
+                                          "/scratch/models/qwen3_8b_sft_merged")),
+        (_again(LLAMA, "t.chat_template = '{{ messages }}'\n"), []),
+        (_again(LLAMA, "t.chat_template = '{{ bos_token }}{{ messages }}'\n"), ["TT704w"]),
+        (_again(LLAMA, "if t.chat_template is None:\n    t.chat_template = '{{ messages }}'\n"), ["TT704w"]),
+        (_again(LLAMA, "t = get_chat_template(t, 'chatml')\n"), []),
+        (f"t = AutoTokenizer.from_pretrained({UNKNOWN!r})\n{ROWS}", ["TT704i"]),
+        (f"t = AutoTokenizer.from_pretrained('Qwen/Qwen3-8B')\n{ROWS}", []),
+        (f"t = AutoTokenizer.from_pretrained({LLAMA!r})\n{ROWS}", ["TT704w"]),
+        ("class Chats:\n    def __init__(self, tokenizer):\n        self.t = tokenizer\n    def __getitem__(self, i):\n"
+         "        return self.t(self.t.apply_chat_template(self.rows[i], tokenize=False))\n", ["TT704i"]),
+    ],
+)  # fmt: skip
+def test_a_second_bos_is_warned_of_where_it_is_known(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT704") == expected
+
+
+DEFAULTS = (
+    "parser.add_argument('--base-model', default={!r})\nargs = parser.parse_args()\nname = args.base_model\n",
+    "@dataclass\nclass Arguments:\n    base: str = {!r}\nname = arguments.base\n",
+    "@dataclass\nclass Arguments:\n    base: str = field(default={!r})\nname = arguments.base\n",
+    "config = {{'base': {!r}, 'rank': rank()}}\nname = load(config)['base']\n",
+    "name = settings().get('base', {!r})\n",
+    "name = os.getenv('BASE', {!r})\n",
+    "name = getattr(options, 'base', {!r})\n",
+    "def load(name={!r}):\n    return name\nname = load()\n",
+)
+"""Where a name that is not written at the call stands in the file"""
+
+
+@pytest.mark.parametrize("given", DEFAULTS)
+@pytest.mark.parametrize(("name", "expected"), [(LLAMA, ["TT704w"]), ("me/Reward-Gemma-2-27B", ["TT704w"]),
+                                                ("Qwen/Qwen3-8B", [])])  # fmt: skip
+def test_a_model_is_known_by_a_default(given: str, name: str, expected: list[str], tmp_path: Path) -> None:
+    text = "import os\n" + given.format(name) + _again("x").replace("'x'", "name")
+    assert codes(text, tmp_path, "TT704") == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [((LLAMA, "Qwen/Qwen3-8B"), ["warning"]), (("Qwen/Qwen3-8B", "Qwen/Qwen2.5-7B"), []),
+     (("Qwen/Qwen3-8B", "google/gemma-2-2b-it"), ["warning"]), (("Qwen/Qwen3-8B", UNKNOWN), [])],
+)  # fmt: skip
+def test_one_of_several_models_that_gets_two_is_enough(
+    names: tuple[str, ...], expected: list[str], tmp_path: Path
+) -> None:
+    loops = (
+        f"for name in {[*names]!r}:\n",
+        f"for entry in {[{'id': name, 'rank': 8} for name in names]!r}:\n    name = entry['id']\n",
+    )
+    for loop in loops:
+        text = loop + "".join(f"    {line}\n" for line in _again("x").replace("'x'", "name").splitlines())
+        assert _found(text, "TT704", tmp_path) == expected
+
+
+def _found(text: str, rule: str, folder: Path) -> list[str]:
+    """Severities in a file that loads no other model."""
+    path = folder / "train.py"
+    path.write_text("from transformers import AutoModelForCausalLM, AutoTokenizer\n" + text)
+    return [finding.severity for finding in lint([path], select=[rule]).findings]
+
+
+@pytest.mark.parametrize(("name", "expected"), [(LLAMA, ["warning"]), ("Qwen/Qwen3-8B", []), (UNKNOWN, [])])
+def test_what_the_file_saved_is_what_it_loaded(name: str, expected: list[str], tmp_path: Path) -> None:
+    text = (
+        f"tok = AutoTokenizer.from_pretrained({name!r})\nmodel = AutoModelForCausalLM.from_pretrained({name!r})\n"
+        "tok.save_pretrained('mine')\n" + _again("mine")
+    )
+    assert _found(text, "TT704", tmp_path) == expected
+
+
+@pytest.mark.parametrize("more", ["images=[image]", "audio=sound, sampling_rate=16000", "videos=clips"])
+def test_a_processor_is_no_tokenizer(more: str, tmp_path: Path) -> None:
+    text = (
+        "class Rows:\n    def __init__(self, tokenizer):\n        self.tokenizer = tokenizer\n"
+        "    def __getitem__(self, i):\n"
+        "        text = self.tokenizer.apply_chat_template(self.rows[i], tokenize=False)\n"
+        f"        if self.media:\n            return self.tokenizer(text=[text], {more})\n"
+        "        return self.tokenizer(text=[text])\n"
+    )
+    assert codes(text, tmp_path, "TT704") == []
+
+
+def test_a_tokenizer_at_hand_is_asked_itself(tmp_path: Path) -> None:
+    for part, expected in (("llama3-instruct", ["TT704w"]), ("llama3-instruct-launch", []), ("deepseek-v3", [])):
+        assert codes(_again(str(folder(part))), tmp_path, "TT704") == expected
+
+
+ADD = "t = AutoTokenizer.from_pretrained({!r})\nt.add_tokens(['<call>', '</call>'])\n"
+TRAIN = "Trainer(model=model, train_dataset=ds).train()\n"
+GUARDED = (
+    "if 'gemma' in args.model_name_or_path.lower():\n    tok.add_tokens(['<call>'])\n",
+    "if model_type == 'orion':\n    tok.add_tokens(['<call>'])\n",
+    "if args.template.startswith('yuan'):\n    tok.add_tokens(['<call>'])\n",
+)
+ALPACA = """
+def resize(special_tokens_dict, tokenizer, model):
+    tokenizer.add_special_tokens(special_tokens_dict)
+    model.resize_token_embeddings(len(tokenizer))
+
+def train():
+    special_tokens_dict = dict()
+    if tok.pad_token is None:
+        special_tokens_dict["pad_token"] = "[PAD]"
+    if tok.eos_token is None:
+        special_tokens_dict["eos_token"] = "</s>"
+    if tok.unk_token is None:
+        special_tokens_dict["unk_token"] = "<unk>"
+    resize(special_tokens_dict=special_tokens_dict, tokenizer=tok, model=model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "resize", "frozen"),
+    [
+        (ADD.format("meta-llama/Llama-3.1-8B"), ["TT740w"], ["TT747e"]),
+        (ADD.format("gpt2"), ["TT740w"], ["TT747e"]),
+        (ADD.format("Qwen/Qwen2.5-0.5B"), [], ["TT747e"]),
+        (ADD.format("bigscience/bloom-1b7"), [], ["TT747e"]),
+        (ADD.format("/root/YuanLLM/Yuan2-2B-Mars-hf"), [], []),
+        (ADD.format(UNKNOWN), [], ["TT747i"]),
+        (ADD.format(UNKNOWN) + TRAIN, ["TT740i"], ["TT747i"]),
+        (ADD.format(UNKNOWN) + "model.resize_token_embeddings(len(t))\n", [], ["TT747e"]),
+        (ADD.format("meta-llama/Llama-3.1-8B").replace("<call>", "<|reserved_0|>").replace("</call>", "<s>"),
+         [], ["TT747e"]),
+        *((text, [], []) for text in GUARDED),
+        (ALPACA, [], []),
+        ("t = LlamaTokenizer.from_pretrained(path)\nm = LlamaForCausalLM.from_pretrained(path)\n"
+         "t.add_special_tokens({'pad_token': '[PAD]'})\n", ["TT740w"], []),
+        ("tok.add_special_tokens({'additional_special_tokens': ['[A]']})\n" + TRAIN, ["TT740i"], ["TT747i"]),
+    ],
+)  # fmt: skip
+def test_tokens_are_new_where_it_is_known(text: str, resize: list[str], frozen: list[str], tmp_path: Path) -> None:
+    text += "config = LoraConfig(r=8)\n"
+    assert codes(text, tmp_path, "TT740") == resize
+    assert codes(text, tmp_path, "TT747") == frozen
+
+
+def test_rows_without_a_token_are_counted_in_the_models_own_files(tmp_path: Path) -> None:
+    here = tmp_path / "model"
+    here.mkdir()
+    (here / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
+    for rows, expected in ((2, ["TT740w"]), (3, ["TT740w"]), (4, [])):
+        (here / "config.json").write_text(f'{{"vocab_size": {rows}}}')
+        assert codes(ADD.format(str(here)), tmp_path, "TT740") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Qwen/Qwen3-8B", ["warning"]), ("google-t5/t5-small", ["warning"]), ("bigscience/bloom-560m", ["warning"]),
+     ("gpt2", []), ("meta-llama/Llama-2-7b-hf", []), ("baichuan-inc/Baichuan2-7B-Base", [])],
+)  # fmt: skip
+def test_rows_are_cut_where_there_are_more_than_tokens(name: str, expected: list[str], tmp_path: Path) -> None:
+    text = (
+        f"t = AutoTokenizer.from_pretrained({name!r})\nt.pad_token = t.eos_token\n"
+        f"m = AutoModelForCausalLM.from_pretrained({name!r})\nm.resize_token_embeddings(len(t))\n"
+    )
+    assert _found(text, "TT741", tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Qwen/Qwen2.5-0.5B", []), ("google/gemma-2-2b", []), ("meta-llama/Llama-3.1-8B", ["TT702w"]),
+     ("gpt2", ["TT702w"]), (UNKNOWN, ["TT702w"])],
+)  # fmt: skip
+def test_a_pad_that_is_there_is_not_set(name: str, expected: list[str], tmp_path: Path) -> None:
+    text = (
+        f"t = AutoTokenizer.from_pretrained({name!r})\nif t.pad_token is None:\n    t.pad_token = t.eos_token\n"
+        "    t.pad_token_id = t.eos_token_id\ncollator = DataCollatorForLanguageModeling(t, mlm=False)\n"
+    )
+    assert codes(text, tmp_path, "TT702") == expected
+
+
+@pytest.mark.parametrize("given", DEFAULTS)
+@pytest.mark.parametrize(("name", "expected"), [("Qwen/Qwen3-8B", []), ("me/qwen3-sft", []), ("gpt2", ["TT702w"])])
+def test_a_default_says_whether_there_is_a_pad(given: str, name: str, expected: list[str], tmp_path: Path) -> None:
+    text = "import os\n" + given.format(name) + (
+        "t = AutoTokenizer.from_pretrained(name)\nif not t.pad_token:\n    t.pad_token = t.eos_token\n"
+        "collator = DataCollatorForLanguageModeling(t, mlm=False)\n"
+    )  # fmt: skip
+    assert codes(text, tmp_path, "TT702") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "more", "expected"),
+    [
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|eot_id|>", "", []),
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|end_of_text|>", "", ["TT702e"]),
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|im_end|>{{ eos_token }}", "", ["TT702e"]),
+        ("meta-llama/Llama-3.2-3B-Instruct", "{{ m }}<|eot_id|>", "", ["TT702e"]),
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|eot_id|>", "text = row['text'] + t.eos_token\n", ["TT702e"]),
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|eot_id|>", "t.eos_token = '<|eot_id|>'\n", ["TT702e"]),
+        (UNKNOWN, "{{ m }}<|eot_id|>", "", ["TT702e"]),
+    ],
+)
+def test_a_template_of_the_file_says_what_ends_turns(
+    name: str, template: str, more: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = (
+        f"t = AutoTokenizer.from_pretrained({name!r})\nt.chat_template = {template!r}\n{more}"
+        "t.pad_token = t.eos_token\ncollator = DataCollatorForLanguageModeling(t, mlm=False)\n"
+    )
+    assert codes(text, tmp_path, "TT702") == expected

@@ -1,0 +1,84 @@
+"""Rows that are grouped by any column are found, and columns that are mixed or unique are not called keys."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import truetune
+from truetune.demo import TOKENIZER
+
+ROWS = 240
+RNG = random.Random(5)
+WORDS = ["".join(RNG.choices("abcdefghij", k=5)) for _ in range(400)]
+
+
+def chat(**columns: Any) -> dict[str, Any]:
+    said = [" ".join(RNG.choices(WORDS, k=12)) for _ in range(2)]
+    turns = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
+    return {"messages": turns, **columns}
+
+
+def checked(folder: Path, of_row: Callable[[int], dict[str, Any]], **settings: Any) -> truetune.Report:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(chat(**of_row(i))) + "\n" for i in range(ROWS)))
+    return truetune.check(data=str(path), tokenizer=str(TOKENIZER), select="rows-grouped-by-source", **settings)
+
+
+GROUPED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "chunk_id": lambda i: {"chunk_id": i // 10},
+    "doc_id": lambda i: {"doc_id": f"7f3a-{i // 12}"},
+    "source": lambda i: {"source": "web" if i < 200 else "book"},
+    "conversation_id": lambda i: {"id": i, "conversation_id": f"c{i // 8}"},
+    "Schwierigkeit": lambda i: {"Schwierigkeit": i // 60},
+    "is_easy": lambda i: {"is_easy": i < 120},
+    "half": lambda i: {"half": str(i // 30) if i < 120 else str(RNG.randint(0, 9))},
+}
+MIXED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "drawn": lambda i: {"source": RNG.choice("abc")},
+    "in turn": lambda i: {"source": "abc"[i % 3]},
+    "unique": lambda i: {"id": i},
+    "one for all": lambda i: {"split": "train"},
+    "all but one": lambda i: {"split": "test" if i == 50 else "train"},
+    "rarely there": lambda i: {"topic": str(i // 50) if i % 2 else None},
+    "none": lambda i: {},
+}
+
+
+@pytest.mark.parametrize("column", GROUPED)
+def test_rows_grouped_by_a_column(column: str, tmp_path: Path) -> None:
+    (finding,) = checked(tmp_path, GROUPED[column]).findings
+    assert finding.severity == "warning"
+    assert f"the same {column!r}" in finding.message
+
+
+@pytest.mark.parametrize("case", MIXED)
+def test_columns_that_group_nothing(case: str, tmp_path: Path) -> None:
+    report = checked(tmp_path, MIXED[case])
+    assert report.findings == ()
+    assert ("neighbours with the same" in report.examined[0].figure) is (
+        case in ("drawn", "in turn", "all but one", "rarely there")
+    )
+
+
+def test_groups_of_two_are_a_note(tmp_path: Path) -> None:
+    (finding,) = checked(tmp_path, lambda i: {"question_id": i // 2}).findings
+    assert finding.severity == "info"
+
+
+def test_a_trainer_that_shuffles_makes_it_a_note(tmp_path: Path) -> None:
+    (finding,) = checked(tmp_path, GROUPED["chunk_id"], trained_by="trl").findings
+    assert (finding.severity, "shuffles the rows" in finding.evidence[-1]) == ("info", True)
+    (finding,) = checked(tmp_path, GROUPED["chunk_id"], trained_by="trl", training={"shuffle": False}).findings
+    assert finding.severity == "warning"
+
+
+def test_both_verdicts_are_said(tmp_path: Path) -> None:
+    (finding,) = checked(tmp_path, lambda i: {"doc": i // 10, "stars": RNG.randint(1, 5)}).findings
+    assert any("'doc'" in line and line.endswith(": grouped") for line in finding.evidence)
+    assert any("'stars'" in line and line.endswith("not grouped") for line in finding.evidence)

@@ -1,0 +1,294 @@
+"""A symptom in a user's words leads to the page on it; words of other tools lead to ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from truetune.checks.catalogue import rules
+from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.readings import read_figures
+from truetune.checks.explaining.search import search, topics
+from truetune.checks.explaining.words import stems
+from truetune.cli import commands
+from truetune.cli.guessing import CALLED, COMMANDS, OPTIONS
+from truetune.errors import UsageError
+
+DOCS = Path(__file__).parents[2] / "docs"
+ALL = list(topics({name: command.help or "" for name, command in commands.commands.items()}, CALLED))
+
+OF_A_READER: tuple[tuple[str, set[str]], ...] = (
+    (
+        "steps are slow on 4 GPUs, one GPU at a time is busy",
+        {"device-map-auto-with-ddp", "device-map-in-a-distributed-script"},
+    ),
+    ("only one GPU of four is busy", {"gpus-idle"}),
+    ("an epoch on 8 GPUs has as many iterations as on one", {"same-rows-on-every-rank"}),
+    ("token accuracy 0.03 while eval loss is fine", {"metrics-unshifted"}),
+    ("perplexity 6.1 with Llama and 8.9 with Qwen, which is better", {"odd-metrics"}),
+    ("perplexity 6.1 with Llama and 8.9 with Qwen on the same test set, which one is better?", {"odd-metrics"}),
+    ("accuracy is 1.0 for every model", {"prompt-left-in-answers", "train-eval-leak"}),
+    ("4-bit model generates three times slower than bf16", {"slow-generation"}),
+    ("vllm serves requests one after another, slow tokens", {"slow-generation"}),
+    ("my own dpo loop prints loss 0.6931 at every step", {"reference-moves-with-the-policy"}),
+    ("my own dpo loop prints loss 0.6931 at every step", {"dpo-stuck-at-ln2"}),
+)
+"""What a fresh reader typed who had not seen the pages"""
+
+WITH_FIGURES: tuple[tuple[str, set[str]], ...] = (
+    (
+        "all four cards are allocated but nvidia-smi shows work on a single one",
+        {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"},
+    ),
+    ("with 2 nodes the epoch takes exactly as long as with 1", {"same-rows-on-every-rank", "several-gpus"}),
+    ("f1 is 100% on the very first evaluation", {"odd-metrics", "train-eval-leak"}),
+    (
+        "exact match stays 0 although the answers look correct",
+        {"answers-look-right-but-do-not-parse", "odd-metrics", "parser-misses-gold-answers"},
+    ),
+    ("can I compare the perplexity of Mistral and Gemma", {"odd-metrics"}),
+    ("rewards/margins stay at 0.0 in DPO", {"dpo-stuck-at-ln2", "reference-moves-with-the-policy"}),
+    ("loss sits at ln 2 from the first step to the last", {"dpo-stuck-at-ln2"}),
+    ("qlora inference takes 3x as long as the unquantized model", {"slow-generation"}),
+    ("requests wait for each other in our server, 5 tokens per second", {"slow-generation"}),
+    ("the model copies the user's message into its reply", {"answers-echo-the-prompt", "garbage-output"}),
+    (
+        "rank 3 is stuck in all_reduce and the others time out",
+        {"ddp-hang-or-uneven-ranks", "nccl-timeout", "several-gpus"},
+    ),
+    ("learning rate warmup never ends", {"learning-rate-never-peaked", "warmup-longer-than-run"}),
+    ("the last words of long rows are missing", {"answers-cut-in-batch", "truncation-cuts-the-terminator"}),
+    ("my adapter file is only a few kilobytes", {"adapter-file-empty"}),
+    ("the text begins with two begin-of-sequence tokens", {"bos-twice-in-batch", "render-then-retokenize-double-bos"}),
+)
+"""Of the same kinds, written before the search was changed: by a figure, a count, a phrase"""
+
+HELD_BACK: tuple[tuple[str, set[str]], ...] = (
+    ("gpu 0 is at 100% and gpus 1 to 7 at 0%", {"device-map-auto-with-ddp", "gpus-idle", "several-gpus"}),
+    ("number of steps per epoch did not shrink when I added GPUs", {"same-rows-on-every-rank", "several-gpus"}),
+    ("macro f1 of 0.02 though the loss looks healthy", {"metrics-unshifted", "odd-metrics"}),
+    ("every checkpoint reaches 100 % on the test set", {"odd-metrics", "prompt-left-in-answers", "train-eval-leak"}),
+    ("perplexity of models with different vocabularies", {"odd-metrics"}),
+    ("my bnb nf4 model is slower than the fp16 one", {"slow-generation"}),
+    ("vllm throughput is bad with one user at a time", {"slow-generation"}),
+    ("own preference training loop: 0.693 forever", {"dpo-stuck-at-ln2", "reference-moves-with-the-policy"}),
+    ("train loss 0.0001 after ten steps and output is rubbish", {"garbage-output", "nothing-is-learned"}),
+    ("it writes the user's next question after its answer", {"never-stops", "only-last-or-wrong-turn-supervised"}),
+    ("process got signal 9 in the middle of the epoch", {"killed", "run-was-killed"}),
+    (
+        "resume starts again from step 0",
+        {"resume-from-missing-checkpoint", "resume-starts-fresh", "resume-state-missing"},
+    ),
+    (
+        "chat template missing in the tokenizer",
+        {"chat-data-without-template", "chat-template-missing-or-old-in-checkpoint"},
+    ),
+    ("labels are all -100", {"line-without-label", "no-supervised-token", "truncation-leaves-no-label"}),
+    ("grad norm is huge and loss jumps up", {"grad-norm-explodes", "loss-diverges", "loss-spikes"}),
+)
+"""Written at the same time, and not used while the search was changed"""
+
+
+def told(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(commands, list(arguments), standalone_mode=True)
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("loss is flat", {"loss-does-not-fall", "flat-loss"}),
+        ("the loss doesn't go down at all", {"loss-does-not-fall"}),
+        ("my model talks nonsense after fine-tuning", {"garbage-output"}),
+        ("it keeps generating and never stops", {"never-stops"}),
+        ("CUDA OOM during evaluation", {"out-of-memory", "eval-oom-logits-kept"}),
+        ("training on 2 gpus is not faster than one", {"several-gpus"}),
+        ("DPO changes nothing", {"dpo-without-effect"}),
+        ("accuracy is suspiciously high", {"odd-metrics"}),
+        ("inference got slower", {"slow-generation", "generation-slows-down"}),
+        ("works in the notebook but not in vllm", {"good-here-bad-there"}),
+        ("loss becomes nan", {"loss-is-nan", "loss-not-finite"}),
+        ("job was killed", {"killed", "run-was-killed"}),
+        ("pad", {"padding-supervised", "no-pad-token", "labels-padded-with-pad-token"}),
+        ("labels are shifted two times", {"double-label-shift"}),
+        ("401 when downloading llama", {"gated-or-private-repository"}),
+        ("unexpected keyword argument tokenizer", {"argument-removed"}),
+        ("no space left", {"disk-full"}),
+        ("tokens I added are not learned", {"added-tokens-left-frozen", "new-token-rows-not-trained"}),
+        ("how much memory do I need", {"out-of-memory", "plan"}),
+        ("same rows in train and test", {"train-eval-leak", "evaluated-on-training-rows"}),
+        ("val loss goes up", {"eval-loss-rises"}),
+        ("model keeps talking", {"never-stops"}),
+        ("nan after 100 steps", {"loss-not-finite", "loss-is-nan"}),
+        ("gradient norm 0", {"grad-norm-zero"}),
+        ("CUDA error device-side assert", {"device-side-assert"}),
+        ("outputs are the same for all inputs", {"nothing-is-learned"}),
+        ("eos", {"stopping-never-learned", "trained-stop-not-served"}),
+        ("model answers in chinese", {"answers-change-language"}),
+        ("my prompts are trained too", {"prompt-supervised"}),
+        ("learning rate too high", {"steps-larger-than-the-weights", "loss-does-not-fall"}),
+        ("how much vram do I need", {"plan"}),
+        ("my model forgot how to stop", {"never-stops"}),
+        ("model got dumber after fine tuning", {"worse-than-its-base"}),
+        ("what does my data look like in tokens", {"show"}),
+        ("same loss every step", {"loss-repeats-exactly"}),
+        ("which column is trained", {"another-field-supervised"}),
+        ("bos twice", {"bos-twice-in-batch"}),
+        ("chosen and rejected are swapped", {"preference-pairs-swapped"}),
+        ("merged model is worse than the adapter", {"good-here-bad-there"}),
+        ("rows are truncated", {"truncation-cuts-the-terminator"}),
+        ("temperature", {"temperature-is-too-high"}),
+        ("inspect", {"show"}),
+        ("preflight", {"check"}),
+        ("validate", {"check"}),
+    ],
+)
+def test_a_symptom_leads_to_its_page(question: str, expected: set[str]) -> None:
+    assert {hit.topic.name for hit in search(question, ALL)} & expected
+
+
+@pytest.mark.parametrize(("question", "expected"), [*OF_A_READER, *WITH_FIGURES, *HELD_BACK])
+def test_a_symptom_with_figures_and_phrases_leads_to_its_page(question: str, expected: set[str]) -> None:
+    assert {hit.topic.name for hit in search(question, ALL)} & expected
+
+
+@pytest.mark.parametrize(
+    ("question", "subject", "other"),
+    [
+        ("an epoch on 8 GPUs has as many iterations as on one", "several-gpus", "answers-loop"),
+        ("accuracy is 1.0 for every model", "odd-metrics", "dpo-without-effect"),
+        ("perplexity 6.1 with Llama and 8.9 with Qwen, which is better", "odd-metrics", "several-gpus"),
+        ("my own dpo loop prints loss 0.6931 at every step", "reference-moves-with-the-policy",
+         "policy-differs-from-its-reference"),
+        ("token accuracy 0.03 while eval loss is fine", "metrics-unshifted", "dpo-accuracy-at-once"),
+    ],
+)  # fmt: skip
+def test_a_page_on_another_subject_does_not_come_before(question: str, subject: str, other: str) -> None:
+    names = [hit.topic.name for hit in search(question, ALL, len(ALL))]
+    assert subject in names
+    assert other not in names[: names.index(subject)]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("loss 0.6931", "ln2"), ("stays at 0.69", "ln2"), ("loss is ln(2)", "ln2"), ("accuracy of 0.99", "perfect"),
+        ("f1: 3%", "chance"), ("exact match is 0.0", "zero"), ("4-bit", "quantized"), ("exit code 137", "killed"),
+        ("labels are -100", "masked"), ("on 8 GPUs", "several"), ("one of four A100s", "several"),
+    ],
+)  # fmt: skip
+def test_a_figure_is_read_as_what_it_means(text: str, word: str) -> None:
+    assert word in read_figures(text).split()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("loss 1.6931", "ln2"), ("version 0.691", "ln2"), ("accuracy of 0.71", "perfect"), ("f1 of 0.45", "chance"),
+        ("gpu 0", "zero"), ("loss 0.31", "zero"), ("loss is 2.0", "zero"), ("a gpu", "several"),
+        ("16-bit", "quantized"),
+    ],
+)  # fmt: skip
+def test_a_figure_that_means_nothing_is_no_word(text: str, word: str) -> None:
+    assert word not in read_figures(text).split()
+
+
+def test_small_numbers_and_counts_say_nothing() -> None:
+    assert stems("1 8 16 6.1 one two many") == []
+
+
+def test_causes_name_rules_that_there_are() -> None:
+    named = {rule for guide in GUIDES for cause in guide.causes for rule in cause.rules}
+    assert named - {rule.name() for rule in rules()} == set()
+
+
+def test_a_rule_is_found_by_what_users_see_of_it() -> None:
+    shown = " ".join(told("explain", "odd-metrics")[1].split())
+    assert "another tokenizer" in shown
+    assert "proved by metrics-unshifted" in shown
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
+def test_a_guide_is_found_by_each_of_its_sentences(guide: object) -> None:
+    assert guide in GUIDES
+    for text in guide.asked:  # type: ignore[attr-defined]
+        hits = search(text, ALL)
+        assert guide.name in [hit.topic.name for hit in hits], text  # type: ignore[attr-defined]
+
+
+def test_guides_lead_to_pages_and_commands_that_exist() -> None:
+    for guide in GUIDES:
+        assert (DOCS / guide.page).is_file(), guide.page
+        assert guide.command.split()[1] in commands.commands
+
+
+def test_a_search_is_quick() -> None:
+    began = time.process_time()
+    hits = search("loss is flat", topics())
+    assert len(hits) == 5
+    assert time.process_time() - began < 0.5
+
+
+def test_nothing_is_found_for_words_that_say_nothing() -> None:
+    assert search("please help me", ALL) == []
+    assert search("", ALL) == []
+    with pytest.raises(UsageError, match="nothing is known of 'qqxzv'"):
+        CliRunner().invoke(commands, ["explain", "qqxzv"], standalone_mode=True, catch_exceptions=False)
+
+
+def test_explain_shows_messages_guides_and_hits() -> None:
+    assert "truetune plan SETTINGS" in " ".join(told("explain", "cuda-out-of-memory")[1].split())
+    assert "Causes, the likely first" in told("explain", "loss-does-not-fall")[1]
+    found = json.loads(told("explain", "loss", "is", "flat", "--json")[1])
+    assert found["schema"] == "truetune.topics/1"
+    assert found["topics"][0] == {
+        "kind": "guide", "name": "loss-does-not-fall", "code": "", "title": "The loss does not fall",
+        "about": ["loss", "flat"], "command": "truetune explain loss-does-not-fall",
+    }  # fmt: skip
+    assert told("help", "loss is flat") == told("explain", "loss is flat")
+    assert told("help", "plan") == told("plan", "--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("inspect", "x"), "'show'"),
+        (("preflight",), "'check'"),
+        (("validate", "x"), "'check'"),
+        (("generate",), "'sample'"),
+        (("tokenize", "x"), "'encode'"),
+        (("vram",), "'plan'"),
+        (("analyze", "x"), "'diagnose'"),
+        (("finetune",), "'train'"),
+        (("dry_run",), "'rehearse'"),
+        (("sample", "--num-samples", "5", "m"), "'--prompts'"),
+        (("rehearse", "--num-samples", "5", "x"), "'--rows'"),
+        (("check", "--seq-len", "5"), "'--max-length'"),
+        (("check", "--chat-template", "5"), "'--template'"),
+        (("check", "--gpu", "24GB"), "`truetune plan`"),
+        (("evaluate", "--max-samples", "5", "m"), "'--limit'"),
+        (("run", "--skip", "x"), "'--ignore'"),
+    ],
+)
+def test_words_of_other_tools(arguments: tuple[str, ...], meant: str) -> None:
+    code, output = told(*arguments)
+    assert code == 2
+    assert meant in output
+
+
+def test_the_tables_name_what_there_is() -> None:
+    options = {name for command in commands.commands.values() for param in command.params for name in param.opts}
+    assert set(COMMANDS) <= set(commands.commands)
+    assert set(OPTIONS) <= options
+    assert {word for words in COMMANDS.values() for word in words} & set(commands.commands) == set()
+
+
+def test_an_option_of_another_tool_leads_to_ours() -> None:
+    code, said = told("explain", "--num-samples")
+    assert code == 0
+    assert "rehearse --rows" in said
+    assert "run --batches" in said

@@ -1,0 +1,106 @@
+"""What rules on logs, weights, answers, servers and environments say where they find nothing: a figure, or what lacks.
+
+The "Use instead" of a rule's page is a healthy subject that it can judge: it must be examined, with a figure. A subject
+that holds next to nothing must leave every rule without a verdict, or with a figure of what is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checks.pages import block, sections
+from truetune.checkpoint.checkpoint import read_checkpoint
+from truetune.checks.catalogue import rules, station
+from truetune.checks.judgement import Examined, Judgement, judge, judge_by
+from truetune.checks.rule import Rule
+from truetune.doctor.environment import Environment
+from truetune.generation.evaluated import Evaluated
+from truetune.generation.inquest import Inquest
+from truetune.generation.looks import Look, Watched
+from truetune.generation.service import Service
+from truetune.logs.builder import Builder
+from truetune.logs.log import RunLog
+from truetune.logs.records import read_state
+
+STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
+RULES = rules(*STATIONS)
+IN_WORDS = {"special-ids-rewritten-by-trainer", "use-cache-saved-off", "tied-embeddings-lost-on-merge"}
+"""Rules whose figure may have no number: flags, and names of files that agree"""
+OTHER_SUBJECT = {"memorised-not-learned": "8 of each", "server-ignores-fields": "asked for no prompt",
+                 "answers-have-faults": "too few to say"}  # fmt: skip
+"""Rules whose healthy example is a subject that lacks what they take: rows that were held out, fields alone, a fault in
+few answers, of which it can't be told whether it is often"""
+
+
+def judged(rule: type[Rule[Any]], section: str, folder: Path) -> Judgement:
+    """What a rule says of the subject that a section's block describes."""
+    subjects: list[Any] = []
+
+    def keep(subject: Any) -> Rule[Any]:
+        subjects.append(subject)
+        return rule(subject)
+
+    folder.mkdir()
+    module = importlib.import_module(f"tests.checks.pages.{station(rule)}")
+    module.findings(keep, block(section), folder)
+    return judge_by(rule, subjects[-1])
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
+def test_a_healthy_example_is_examined_with_a_figure(rule: type[Rule[Any]], tmp_path: Path) -> None:
+    made = judged(rule, sections(rule)["Use instead"], tmp_path / "healthy")
+    assert not made.findings
+    if rule.name() in OTHER_SUBJECT:
+        assert OTHER_SUBJECT[rule.name()] in made.not_judged[0].reason
+        return
+    assert not made.not_judged, made.not_judged
+    (examined,) = made.examined
+    assert examined.figure
+    assert rule.name() in IN_WORDS or any(letter.isdigit() for letter in examined.figure), examined.figure
+
+
+def log_of(*records: dict[str, float]) -> RunLog:
+    into = Builder("made", "transformers")
+    read_state({"log_history": list(records)}, into)
+    return into.done()
+
+
+def bare() -> Iterator[tuple[str, Any]]:
+    """Subjects that hold next to nothing, by station."""
+    yield "log", log_of({"step": 1, "loss": 2.0})
+    yield "log", log_of({"step": 1, "grad_norm": 1.0})
+    yield "answers", Watched((Look(0, (), 0.0),), finished=True)
+    yield "cause", Inquest(Watched((Look(0, (), 0.0),), finished=True))
+    yield "evaluation", Evaluated(rows=0)
+    yield "serving", Service("http://localhost:8000")
+    yield "environment", Environment("python", "3.11", "Linux", "UTF-8", {})
+
+
+@pytest.mark.parametrize(("where", "subject"), list(bare()), ids=lambda value: value if isinstance(value, str) else "")
+def test_nothing_of_a_bare_subject_is_fine_without_a_figure(where: str, subject: Any) -> None:
+    made = judge(rules(where), subject)
+    assert not [part for part in made.not_judged if part.place], "a rule failed"
+    assert all(part.figure for part in made.examined)
+    assert len(made.not_judged) > len(made.examined)
+
+
+def names(parts: tuple[Examined, ...]) -> set[str]:
+    return {part.rule for part in parts}
+
+
+def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
+    made = judge(rules("log"), log_of(*({"step": i, "loss": 2.0 - i / 10} for i in range(1, 6))))
+    assert names(made.examined) == {"loss-not-finite", "nan-hidden-by-logging-filter", "loss-above-uniform"}
+    assert all(part.unlock for part in made.not_judged if "the log has" in part.reason)
+
+
+def test_a_bare_checkpoint_names_its_base(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    made = judge(rules("checkpoint"), read_checkpoint(tmp_path))
+    assert not names(made.examined) & {"nan-in-weights", "weights-equal-the-base", "weights-file-broken"}
+    assert not [part for part in made.not_judged if part.place]

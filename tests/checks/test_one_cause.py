@@ -1,0 +1,110 @@
+"""One cause, one finding: what each rule's example is found to be, under all rules that look at it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import truetune
+from tests.checks.pages.all_rules import CHEAP, all_findings
+from tests.parts import folder
+from truetune.checks.catalogue import find, rules
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Judgement, without_moot
+from truetune.checks.rule import Rule
+from truetune.data.conversation import Origin
+
+BESIDES: dict[str, tuple[str, ...]] = {
+    # Another fact that the example shows as well: it is ended by another edit.
+    "stop-ids-incomplete": ("turn-terminator-is-not-eos",),
+    "prefix-differencing-mask-misaligned": ("boundary-token-merge",),
+    "default-system-prompt-injected": ("boundary-token-merge",),
+    "date-in-template": ("boundary-token-merge", "default-system-prompt-injected"),
+    "role-alias-dropped": ("duplicate-rows",),
+    "boundary-token-merge": ("plain-string-pair-skips-template",),
+    "answers-nearly-all-alike": ("unused-columns",),
+    "answer-not-terminated": ("turn-terminator-is-not-eos", "boundary-token-merge"),
+    "pair-side-not-terminated": ("plain-string-pair-skips-template",),
+    "bos-or-eos-inside-a-preference-pair": ("pair-side-not-terminated", "plain-string-pair-skips-template"),
+    "kto-imbalance": ("plain-string-pair-skips-template",),
+    "iterable-dataset-not-sharded-or-shuffled": ("ddp-hang-or-uneven-ranks",),
+    "weights-are-pickle": ("adapter-file-empty", "adapter-on-another-base"),
+    "new-token-lands-in-padded-row": ("weights-equal-the-base",),
+    "special-ids-rewritten-by-trainer": ("weights-equal-the-base",),
+    "tokenizer-differs-from-base": ("weights-equal-the-base",),
+    "weights-changed-since-training": ("weights-all-zero",),
+    "memorised-not-learned": ("evaluation-rows-were-trained-on",),
+    "parser-scores-shuffled-golds": ("parser-misses-gold-answers",),
+    "one-row-decides-memory": ("answers-nearly-all-alike", "duplicate-rows"),
+    "text-column-guessed": ("eos-not-appended-by-tokenizer",),
+    "sft-max-length-default-1024": ("whitespace-around-answers",),
+    "pair-truncated-on-one-side": ("whitespace-around-answers",),
+    "pairs-lack-diversity": ("whitespace-around-answers",),
+    "merge-into-quantized-base": ("four-bit-computed-in-float32",),
+    "parser-scores-empty-answers": ("parser-misses-gold-answers", "parser-scores-shuffled-golds"),
+}
+"""Rule -> what else its example is found to be"""
+
+
+@pytest.mark.parametrize("rule", rules(*CHEAP), ids=lambda rule: rule.name())
+def test_an_example_has_the_findings_that_it_should(rule: type[Rule[Any]], tmp_path: Path) -> None:
+    found = [finding.rule for finding in all_findings(rule, tmp_path / "example")]
+    assert sorted(found) == sorted((rule.name(), *BESIDES.get(rule.name(), ())))
+
+
+def test_what_makes_a_rule_moot_is_a_rule() -> None:
+    for rule in rules():
+        assert all(find(name).name() == name for name in rule.moot_where)
+
+
+def _finding(rule: str, rows: range, count: int | None = -1, severity: Any = "error") -> Finding:
+    cases = tuple(Case("x", Origin("a", row + 1, row)) for row in rows)
+    number = len(rows) if count == -1 else count
+    return Finding(rule, find(rule).code, severity, f"{rule} of {len(rows)}", "do it", cases=cases, count=number)
+
+
+@pytest.mark.parametrize(
+    ("causes", "left"),
+    [
+        ([("role-alias-dropped", range(10))], 0),
+        ([("role-alias-dropped", range(5)), ("malformed-rows", range(5, 10))], 0),
+        ([("role-alias-dropped", range(9))], 1),
+        ([("malformed-rows", range(20, 30))], 1),
+        ([("duplicate-rows", range(10))], 1),
+    ],
+)
+def test_rows_may_be_explained_by_several_findings(causes: list[tuple[str, range]], left: int) -> None:
+    findings = [*(_finding(*cause) for cause in causes), _finding("no-supervised-token", range(10))]
+    made = without_moot(Judgement(tuple(findings)), rules()).findings
+    assert sum(finding.rule == "no-supervised-token" for finding in made) == left
+    again = without_moot(Judgement(made), rules()).findings
+    assert again == made
+
+
+def test_a_finding_with_more_rows_than_it_keeps_is_not_moot() -> None:
+    findings = (_finding("role-alias-dropped", range(10)), _finding("no-supervised-token", range(10), 11))
+    assert len(without_moot(Judgement(findings), rules()).findings) == 2
+
+
+def test_a_cause_is_as_grave_as_what_it_explains() -> None:
+    whole = _finding("turn-terminator-is-not-eos", range(1), None)
+    cause = _finding("stop-token-not-trained", range(0), None, "warning")
+    (made,) = without_moot(Judgement((whole, cause)), rules()).findings
+    assert (made.rule, made.severity) == ("stop-token-not-trained", "error")
+    assert "so turn-terminator-is-not-eos of 1 (turn-terminator-is-not-eos)" in made.evidence
+
+
+def test_settings_and_data_tell_one_cause_once(tmp_path: Path) -> None:
+    row = {"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "It is."}]}
+    (tmp_path / "chats.jsonl").write_text(json.dumps(row) + "\n")
+    config = tmp_path / "axolotl.yaml"
+    config.write_text(
+        f"base_model: {folder('gemma3')}\ndatasets: [{{path: {tmp_path}/chats.jsonl, type: chat_template}}]\n"
+        "chat_template: gemma3\nsequence_len: 2048\nmicro_batch_size: 2\n"
+    )
+    found = [finding.rule for finding in truetune.check(config).findings]
+    assert found.count("stop-token-not-trained") == 1
+    assert "turn-terminator-is-not-eos" not in found

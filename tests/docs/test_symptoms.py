@@ -1,0 +1,56 @@
+"""The guides on the eight symptoms have one form, and name rules that there are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+from truetune.checks.catalogue import rules
+from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.search import search, topics
+from truetune.probe.laws import laws
+
+SYMPTOMS = (
+    *("garbage-output", "loss-does-not-fall", "nothing-is-learned", "out-of-memory", "several-gpus", "odd-metrics"),
+    *("slow-generation", "dpo-without-effect"),
+)
+FORM = (
+    "What you see", "One command, and what it prints", "The causes, the likely first", "The fix",
+    "How you know that it is fixed", "Never again",
+)  # fmt: skip
+GUIDE = {guide.name: guide for guide in GUIDES}
+
+
+@pytest.mark.parametrize("name", SYMPTOMS)
+def test_a_symptom_has_the_form_of_all(name: str) -> None:
+    page = f"docs/{GUIDE[name].page}"
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^## (.*)$", text, re.M)) == FORM
+    sections = dict(zip(FORM, re.split(r"^## .*$", text, flags=re.M)[1:], strict=True))
+    assert "$ truetune" in sections["One command, and what it prints"]
+    assert "$ truetune" in sections["How you know that it is fixed"]
+    assert sections["The causes, the likely first"].count("\n| ") >= 5
+    assert any(block.page == page and block.language == "console" for block in blocks())
+
+
+@pytest.mark.parametrize("name", SYMPTOMS)
+def test_the_causes_are_proved_by_rules_that_there_are(name: str) -> None:
+    text = (ROOT / "docs" / GUIDE[name].page).read_text(encoding="utf-8")
+    causes = text.partition("## The causes")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", causes))
+    assert named - {rule.name() for rule in rules()} <= set(laws())
+    assert named or name == "out-of-memory"
+
+
+@pytest.mark.parametrize("name", SYMPTOMS)
+def test_the_words_of_users_lead_to_the_guide(name: str) -> None:
+    known = tuple(topics())
+    for words in GUIDE[name].asked:
+        assert name in [hit.topic.name for hit in search(words, known)], words
+
+
+def test_the_index_leads_to_every_symptom() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    assert [name for name in SYMPTOMS if f"]({GUIDE[name].page})" not in index] == []

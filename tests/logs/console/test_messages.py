@@ -1,0 +1,56 @@
+"""The table of messages: each is recognised as it is printed, by no other, and leads to something that runs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.logs.console.examples import EXAMPLES
+from truetune.cli import commands
+from truetune.logs.console.lines import clean_line
+from truetune.logs.console.messages import MESSAGES, Message, find_message, message_of_exception, message_of_line
+
+CASES = [(name, text) for name, texts in EXAMPLES.items() for text in texts]
+
+
+@pytest.mark.parametrize(("name", "text"), CASES, ids=[f"{name}-{text[:30]}" for name, text in CASES])
+def test_a_message_is_recognised(name: str, text: str) -> None:
+    message = find_message(name)
+    assert message is not None
+    line = clean_line(text, 1).text.strip()
+    found = message_of_exception(text) if message.shown == "exception" else message_of_line(line)
+    assert found is message
+
+
+def test_every_message_has_an_example_and_a_name_of_its_own() -> None:
+    assert len(MESSAGES) >= 60
+    assert [message.name for message in MESSAGES if message.name not in EXAMPLES] == []
+    assert len({message.name for message in MESSAGES}) == len(MESSAGES)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.name)
+def test_a_message_says_why_what_next_and_where_from(message: Message) -> None:
+    assert message.cause
+    assert message.sources
+    for command in re.findall(r"`truetune ([^`]+)`", message.advice):
+        words = command.split()
+        assert words[0] in commands.commands, command
+        known = {name for option in commands.commands[words[0]].params for name in option.opts}
+        own = words[1 : words.index("--")] if "--" in words else words[1:]
+        assert {word for word in own if word.startswith("-")} <= known, command
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "question: how do I solve CUDA out of memory. Tried to allocate 2 GiB?",
+        '{"prompt": "IndexError: index out of range in self", "answer": "the ids are too large"}',
+        "He was Killed in action, the letter said.",
+        'Answer: the message "Token indices sequence length is longer than the specified maximum" is harmless',
+        "labels: None of the inputs have requires_grad=True",
+        "The exit code is 1 where a finding is at or above error.",
+    ],
+)
+def test_words_inside_a_line_are_no_message(text: str) -> None:
+    assert message_of_line(clean_line(text, 1).text.strip()) is None
