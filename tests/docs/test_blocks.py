@@ -34,7 +34,7 @@ def chains() -> list[list[Block]]:
     found: list[list[Block]] = []
     for block in blocks():
         if block.language in figures.RUN and block.page not in figures.ELSEWHERE:
-            if "goes on" in block.note and found and found[-1][-1].page == block.page:
+            if "continues" in block.note and found and found[-1][-1].page == block.page:
                 found[-1].append(block)
             else:
                 found.append([block])

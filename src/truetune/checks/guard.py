@@ -133,7 +133,7 @@ def _guard(live: LiveObjects, spec: RunSpec) -> Report:
         report = Report(spec=spec, findings=(), not_judged=judged, seconds=0.0)
     report = replace(report, seconds=time.perf_counter() - started)
     if report.failed():
-        raise FindingsError(_told(report.findings), report.findings)
+        raise FindingsError(_exception_text(report.findings), report.findings)
     for part in report.missing():
         warnings.warn(f"truetune.guard: not judged: {part}", stacklevel=3)
     return report
@@ -263,7 +263,7 @@ def _embedding(model: Any) -> RowsOfEmbedding | None:
     return live_embedding(model)
 
 
-def _told(findings: Sequence[Finding]) -> str:
+def _exception_text(findings: Sequence[Finding]) -> str:
     """What the exception says: each finding with its evidence and its fix, the worst first."""
     lines = ["truetune.guard found what spoils this run:"]
     for finding in findings:

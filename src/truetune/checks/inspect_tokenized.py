@@ -69,7 +69,7 @@ def inspect_tokenized(path: str, spec: RunSpec, progress: Progress | None = None
     cache = cache_at(path)
     data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
     chosen = [rule for rule in choose(spec.select, spec.ignore, "tokenized") if issubclass(rule, TokenizedRule)]
-    judged = _judged(chosen, data)
+    judged = _judge_rules(chosen, data)
     found = data.summary
     sentence = verdict_on(data)
     return TokenizedReport(
@@ -80,7 +80,7 @@ def inspect_tokenized(path: str, spec: RunSpec, progress: Progress | None = None
     )  # fmt: skip
 
 
-def _judged(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
+def _judge_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judgement:
     """What the rules say; those that read what the ids mean are left out where they mean nothing."""
     why = data.why_ids_mean_nothing()
     out = [rule for rule in chosen if why and rule.needs_right_tokenizer]

@@ -60,7 +60,7 @@ def observe_loop(
     if own_loss:
         named = list(_with_labels_of_variables(named[-1])) if read_variables else []
     peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
-    given = _given(peeked, tokenizer, alive.rows)
+    given = _rows_in_batches(peeked, tokenizer, alive.rows)
     seen = Seen(peeked, collate=None, dataset=given)
     record = first_record(folder, seen, facts, given=given, tokenizer=tokenizer)
     taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
@@ -79,7 +79,7 @@ def observe_loop(
     return record
 
 
-def _given(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
+def _rows_in_batches(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
     """Those of the live rows whose texts stand in the batches; None where there are none."""
     if tokenizer is None or not peeked:
         return None

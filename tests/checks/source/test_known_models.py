@@ -49,12 +49,12 @@ def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name
 @pytest.mark.parametrize(
     ("name", "like"),
     [
-        ("/root/autodl-tmp/LLM-Research/Meta-Llama-3___1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("/mnt/autodl-tmp/LLM-Research/Meta-Llama-3___1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
         ("unsloth/llama-3-8b-Instruct-bnb-4bit", "meta-llama/Meta-Llama-3-8B-Instruct"),
         ("models/base/Qwen3-1.5B/", "Qwen/Qwen-7B"),
         ("gpt2", "openai-community/gpt2"),
         ("CohereLabs/tiny-aya-global", "CohereForAI/aya-23-8B"),
-        ("/root/autodl-fs/YuanLLM/Yuan2-2B-Mars-hf", "IEITYuan/Yuan2-2B-hf"),
+        ("/mnt/autodl-fs/YuanLLM/Yuan2-2B-Mars-hf", "IEITYuan/Yuan2-2B-hf"),
         ("google/gemma-7b-it", "google/gemma-3-27b-it"),
     ],
 )
@@ -227,7 +227,7 @@ def train():
         (ADD.format("gpt2"), ["TT740w"], ["TT747e"]),
         (ADD.format("Qwen/Qwen2.5-0.5B"), [], ["TT747e"]),
         (ADD.format("bigscience/bloom-1b7"), [], ["TT747e"]),
-        (ADD.format("/root/YuanLLM/Yuan2-2B-Mars-hf"), [], []),
+        (ADD.format("/mnt/YuanLLM/Yuan2-2B-Mars-hf"), [], []),
         (ADD.format(UNKNOWN), [], ["TT747i"]),
         (ADD.format(UNKNOWN) + TRAIN, ["TT740i"], ["TT747i"]),
         (ADD.format(UNKNOWN) + "model.resize_token_embeddings(len(t))\n", [], ["TT747e"]),

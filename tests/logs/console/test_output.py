@@ -143,10 +143,10 @@ def test_what_ended_the_run(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_an_unknown_exception_is_a_finding_with_its_place(tmp_path: Path) -> None:
-    said = found(tmp_path, traceback("mylib.errors.Odd: seventeen", file="/work/src/loop.py", line=17))[ENDED]
+    said = found(tmp_path, traceback("mylib.errors.Odd: seventeen", file="/home/ann/src/loop.py", line=17))[ENDED]
     assert "mylib.errors.Odd: seventeen" in said
-    assert "/work/src/loop.py:17" in said
-    assert "truetune lint /work/src/loop.py" in said
+    assert "/home/ann/src/loop.py:17" in said
+    assert "truetune lint /home/ann/src/loop.py" in said
 
 
 BY_HAND = traceback("KeyboardInterrupt")
@@ -184,13 +184,13 @@ def test_a_failure_that_left_others_hanging_is_the_cause(tmp_path: Path) -> None
     ("text", "place"),
     [
         (
-            '  File "/work/train.py", line 12\n    print("x"\n         ^\nSyntaxError: \'(\' was never closed',
-            "/work/train.py:12",
+            '  File "/home/ann/train.py", line 12\n    print("x"\n         ^\nSyntaxError: \'(\' was never closed',
+            "/home/ann/train.py:12",
         ),
-        ('  File "/work/train.py", line 3\n    x = 1\nIndentationError: unexpected indent', "/work/train.py:3"),
+        ('  File "/home/ann/train.py", line 3\n    x = 1\nIndentationError: unexpected indent', "/home/ann/train.py:3"),
         (
-            '  File "/work/loop.py", line 88, in step\n    f(x)\nmylib.errors.OddError: cut off above',
-            "/work/loop.py:88",
+            '  File "/home/ann/loop.py", line 88, in step\n    f(x)\nmylib.errors.OddError: cut off above',
+            "/home/ann/loop.py:88",
         ),
         (traceback("SyntaxError: invalid syntax", file="/work/a.py", line=5), "/work/a.py:5"),
     ],
