@@ -86,7 +86,9 @@ class Block:
 def pages() -> list[Path]:
     """All of them, in one order."""
     found = sorted((ROOT / "docs").rglob("*.md"))
-    written = [page for page in found if not page.relative_to(ROOT).as_posix().startswith(GENERATED)]
+    written = [
+        page for page in found if not page.relative_to(ROOT).as_posix().startswith(GENERATED)
+    ]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written]
 
 

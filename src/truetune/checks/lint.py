@@ -29,12 +29,18 @@ from truetune.source.walk import sources
 from truetune.spec.run import RunSpec, Severity
 
 LIBRARIES = frozenset({
-    *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl"),
-    *("llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm"),
-    *("sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax"),
+    "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",
+    "llamafactory", "lightning", "pytorch_lightning", "torchtune", "deepspeed", "bitsandbytes", "vllm",
+    "sentence_transformers", "evaluate", "setfit", "swift", "mlx_lm", "lm_eval", "keras", "tensorflow", "jax",
 })  # fmt: skip
 """Libraries of training, its data and its evaluation; code without one of them has nothing that a rule looks at"""
-TRAININGS = ("*Trainer", "*Trainer.*", "torch.optim.*", "bitsandbytes.optim.*", "*.FastLanguageModel.get_peft_model")
+TRAININGS = (
+    "*Trainer",
+    "*Trainer.*",
+    "torch.optim.*",
+    "bitsandbytes.optim.*",
+    "*.FastLanguageModel.get_peft_model",
+)
 """Calls of a script that trains"""
 CORRECT_SYNTAX = "correct the syntax, or leave the file out"
 UNPARSED = "source-not-parsed"
@@ -85,7 +91,9 @@ def lint(
     can't be written.
     """
     started = time.perf_counter()
-    spec = RunSpec(select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged)
+    spec = RunSpec(
+        select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
+    )
     named = list(map(str, paths))
     looks: dict[str, Look] = {}
     changes: list[Change] = []
@@ -98,8 +106,14 @@ def lint(
         seen = look_at(module, spec)
         linked = file.is_symlink() and str(file) not in named
         if linked and fix:
-            facts[files[module.path]].append(("note", f"{file}: not changed, for it is a link; name the file itself"))
-        if (fix or unsafe or diff) and not linked and (change := _mended(module, seen, spec, unsafe)):
+            facts[files[module.path]].append(
+                ("note", f"{file}: not changed, for it is a link; name the file itself")
+            )
+        if (
+            (fix or unsafe or diff)
+            and not linked
+            and (change := _mended(module, seen, spec, unsafe))
+        ):
             changes.append(change)
             if not diff:
                 write(file, change)
@@ -128,19 +142,27 @@ def lint(
 
 def look_at(module: Module, spec: RunSpec) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text."""
-    rules = [rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)]
+    rules = [
+        rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
+    ]
     parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
     try:
         parts += [of_settings(config, spec) for config in configs_of_source(module)]
     except SpecError as error:
-        parts.append(Judgement(not_judged=(NotJudged("settings in the code", str(error), place=module.path),)))
+        parts.append(
+            Judgement(
+                not_judged=(NotJudged("settings in the code", str(error), place=module.path),)
+            )
+        )
     judged = Judgement.of(parts)
     applies = bool(judged.findings) or _uses_a_library(module)
     if not applies or (module.broken and not module.tree.body):
         judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
-    kept = [f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)]
+    kept = [
+        f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)
+    ]
     return Look(
         tuple(sorted(kept, key=lambda f: _offset(module, f))),
         judged,
@@ -189,14 +211,20 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
     """
     kinds = {rule.name(): rule for rule in rules("source") if issubclass(rule, SourceRule)}
     counts: Counter[str] = Counter()
-    for examined in (examined for part in parts for examined in part.examined if examined.rule in kinds):
+    for examined in (
+        examined for part in parts for examined in part.examined if examined.rule in kinds
+    ):
         counts[examined.rule] += examined.of or 0
     whole = Judgement.of(parts)
     figures = {name: kinds[name].looks_at.measured(count) for name, count in counts.items()}
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
     return Judgement(
         whole.findings,
-        tuple(dict.fromkeys(_with_figure(examined, figures.get(examined.rule)) for examined in whole.examined)),
+        tuple(
+            dict.fromkeys(
+                _with_figure(examined, figures.get(examined.rule)) for examined in whole.examined
+            )
+        ),
         tuple(part for part in whole.not_judged if part.asked or part.what not in applies),
     )
 
@@ -218,7 +246,10 @@ def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
 
 def _of_this_file(judged: Judgement, path: str) -> Judgement:
     """What failed on this file names it."""
-    named = (replace(part, reason=f"{path}: {part.reason}") if part.asked else part for part in judged.not_judged)
+    named = (
+        replace(part, reason=f"{path}: {part.reason}") if part.asked else part
+        for part in judged.not_judged
+    )
     return replace(judged, not_judged=tuple(named))
 
 
@@ -274,10 +305,19 @@ def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change |
     program = near.program
     assert program is not None
     return mended(
-        near, look_at(near, spec).findings, lambda tried: look_at(program.with_text_changed(tried), spec), unsafe
+        near,
+        look_at(near, spec).findings,
+        lambda tried: look_at(program.with_text_changed(tried), spec),
+        unsafe,
     )
 
 
 def _kind(name: str) -> str:
     path = Path(name)
-    return "folder of Python sources" if path.is_dir() else "notebook" if path.suffix == ".ipynb" else "Python source"
+    return (
+        "folder of Python sources"
+        if path.is_dir()
+        else "notebook"
+        if path.suffix == ".ipynb"
+        else "Python source"
+    )

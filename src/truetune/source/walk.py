@@ -10,7 +10,17 @@ from truetune.errors import UsageError
 from truetune.spec.near import near_path
 
 SKIPPED = frozenset(
-    ("node_modules", "__pycache__", "site-packages", "venv", "env", "build", "dist", "wandb", "unsloth_compiled_cache")
+    (
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "venv",
+        "env",
+        "build",
+        "dist",
+        "wandb",
+        "unsloth_compiled_cache",
+    )
 )
 SUFFIXES = (".py", ".ipynb")
 
@@ -36,6 +46,10 @@ def _inside(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in SKIPPED and name[0] != "." and not Path(root, name, "pyvenv.cfg").exists()
+            if name not in SKIPPED
+            and name[0] != "."
+            and not Path(root, name, "pyvenv.cfg").exists()
         )
-        yield from (Path(root, name) for name in sorted(files) if name.endswith(SUFFIXES) and name[0] != ".")
+        yield from (
+            Path(root, name) for name in sorted(files) if name.endswith(SUFFIXES) and name[0] != "."
+        )

@@ -85,8 +85,8 @@ class LossForcedToRequireGrad(SourceRule):
             if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
-                    "remove the line that gives the loss requires_grad; then find what cuts the graph: frozen weights, "
-                    "no_grad, detach(), item()",
+                    "remove the line that gives the loss requires_grad; then find what cuts the"
+                    " graph: frozen weights, no_grad, detach(), item()",
                     severity="error" if forced.is_leaf else "warning",
                     cases=[at(module, forced.node)],
                 )
@@ -110,7 +110,9 @@ class Forced(NamedTuple):
 def _forced(module: Module) -> Iterator[Forced]:
     for call in module.methods("requires_grad_"):
         asked = call.argument(0, "requires_grad")
-        if isinstance(call.node.func, ast.Attribute) and (asked is None or module.flow.value(asked) is True):
+        if isinstance(call.node.func, ast.Attribute) and (
+            asked is None or module.flow.value(asked) is True
+        ):
             yield Forced(call.node, call.node.func.value, is_leaf=False)
     for assigned in module.nodes(ast.Assign):
         target = assigned.targets[0]

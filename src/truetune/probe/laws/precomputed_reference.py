@@ -24,4 +24,9 @@ def measure(trial: Trial) -> Measured:
             apart = float((given - live).abs().max()) / tokens(batch)
             worst = apart if not apart <= worst else worst
             rows.append({"given": given.tolist(), "live": live.tolist()})
-    return Measured(worst, tolerance(trial), "largest difference of log-probabilities, in nats a token", {"rows": rows})
+    return Measured(
+        worst,
+        tolerance(trial),
+        "largest difference of log-probabilities, in nats a token",
+        {"rows": rows},
+    )
