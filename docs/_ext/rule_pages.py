@@ -22,6 +22,7 @@ WHERE = {
         "Settings",
         "`truetune check` of a truetune, Axolotl, LLaMA-Factory or TRL configuration",
     ),
+    "tokenized": ("Token ids in files", "`truetune check` of rows that are tokenized already"),
     "devices": ("Devices and processes", "`truetune train`, where the run starts"),
     "source": ("Python sources and notebooks", "`truetune lint`, `truetune check` of a script"),
     "log": ("The log of a run", "`truetune diagnose`, `truetune check` of a run's folder"),
