@@ -63,7 +63,6 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
     """
     from truetune.checks.explaining.search import search, topics
     from truetune.report.explaining import hits_json, render_hits, render_topic, topic_json, topic_of
-    from truetune.report.terminal import render_page, rule_json
 
     question = " ".join(words)
     topic = topic_of(question)
@@ -81,6 +80,8 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             )
         emit("topics", hits_json(hits)) if output_format == "json" else render_hits(question, hits, console())
         return 0
+    from truetune.report.terminal import render_page, rule_json  # imports every rule: a search must not wait for it
+
     if output_format == "json":
         emit("rule", rule_json(question))
     else:
