@@ -76,14 +76,15 @@ class LossesKeptWithGraph(SourceRule):
             backward = backward_of(module, kept)
             retains = backward is not None and _retains(backward)
             whole = backward is None or retains
-            also = ", and call backward() without retain_graph=True" if retains else ""
+            detached = _detached(module, kept.value)
+            also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(
                 f"`{ast.unparse(kept.holder)}` keeps the loss of every step with its graph"
                 f"{': the activations of all steps stay in memory' if whole else ', which holds a part of its step'}",
-                f"keep {ast.unparse(kept.value)}.item() or .detach(){also}",
+                f"keep {detached}{also}",
                 severity="error" if whole else "warning",
                 cases=[at(module, kept.node), *([at(module, backward)] if backward is not None and retains else [])],
-                fix=fix(module, replace(module, kept.value, _detached(module, kept.value))),
+                fix=fix(module, replace(module, kept.value, detached)),
             )
 
 
