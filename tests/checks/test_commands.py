@@ -28,7 +28,7 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "docker run --gpus all vllm/vllm-openai:latest --model m --cpu-offload-gb 8", [SLOW]),
         ("serve.sh", "vllm serve m --load-format dummy", [EMPTY]),
         ("Dockerfile", 'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce_eager"]', [SLOW]),
-        ("Dockerfile", 'FROM python\nCMD vllm serve m --enforce-eager', [SLOW]),
+        ("Dockerfile", "FROM python\nCMD vllm serve m --enforce-eager", [SLOW]),
         ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
         ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
         ("serve.sh", "# vllm serve m --enforce-eager\nvllm serve m", []),

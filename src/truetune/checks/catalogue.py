@@ -19,7 +19,19 @@ AUDIT = ("batch", "law", "recitation")
 """The stations that look at a run with its trainer at hand"""
 AFTER = ("answers", "cause", "evaluation", "serving")
 """The stations that look at what a model says"""
-STATIONS = (*DATA, "tokenized", "config", "devices", "source", "commands", "log", "checkpoint", *AUDIT, *AFTER, "environment")
+STATIONS = (
+    *DATA,
+    "tokenized",
+    "config",
+    "devices",
+    "source",
+    "commands",
+    "log",
+    "checkpoint",
+    *AUDIT,
+    *AFTER,
+    "environment",
+)
 
 
 @cache

@@ -25,7 +25,7 @@ HEAD = 1 << 20
 class Asked(NamedTuple):
     """GPUs of each node."""
 
-    count: int
+    gpus: int
     line: int
     text: str
 
@@ -81,9 +81,7 @@ def launches(file: CommandFile) -> Iterator[Launched]:
         if launched is not None and tasks is not None:
             folder = Path(file.path).parent
             spreads = any(_spreads(folder / word) for word in command.words if word.endswith(".py"))
-            yield launched._replace(
-                processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks
-            )
+            yield launched._replace(processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks)
 
 
 def _tasks(command: ShellCommand, file: CommandFile) -> int | None:

@@ -337,7 +337,8 @@ def _checkpoint(path: str, seen: Look) -> Report:
 
 
 LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
-    "source": _source, "notebook": _source, "commands": _commands, "run": _log, "log": _log, "model": _checkpoint, "adapter": _checkpoint,
+    "source": _source, "notebook": _source, "commands": _commands,
+    "run": _log, "log": _log, "model": _checkpoint, "adapter": _checkpoint,
 }  # fmt: skip
 
 

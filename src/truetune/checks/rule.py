@@ -251,7 +251,9 @@ class CommandRule(Rule["CommandFile"]):
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
-        return None if any(True for _ in self.places(self.subject)) else Unmet(f"it is about {self.what}: none is there")
+        return (
+            None if any(True for _ in self.places(self.subject)) else Unmet(f"it is about {self.what}: none is there")
+        )
 
     def figure(self) -> Measurement | str:
         return self.measured(sum(1 for _ in self.places(self.subject)))

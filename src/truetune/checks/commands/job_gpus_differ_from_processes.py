@@ -58,13 +58,14 @@ class JobGpusDifferFromProcesses(CommandRule):
         if asked is None or shares_gpus(self.subject):
             return
         for launch in launches(self.subject):
-            wanted, here = asked.count, launch.processes
+            wanted, here = asked.gpus, launch.processes
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
             processes = f"{here} process{'es' * (here != 1)}"
             idle = f"{wanted - here} of {wanted} GPUs stay idle" if here < wanted else "a rank has no GPU of its own"
+            gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
             yield self.finding(
-                f"the job asks for {wanted} GPU{'s' * (wanted != 1)} on each node, and starts {processes} there: {idle}",
+                f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",
                 _remedy(launch, wanted),
                 severity="warning" if here < wanted else "error",
                 cases=[

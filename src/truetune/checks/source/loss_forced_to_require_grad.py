@@ -79,7 +79,9 @@ class LossForcedToRequireGrad(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        losses = {(_function(module, loss), ast.unparse(loss)) for call in backward_calls(module) for loss in losses_of(call)}
+        losses = {
+            (_function(module, loss), ast.unparse(loss)) for call in backward_calls(module) for loss in losses_of(call)
+        }
         for forced in _forced(module):
             if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
                 yield self.finding(

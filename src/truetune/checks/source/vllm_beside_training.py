@@ -44,8 +44,8 @@ for batch in loader:
 ```
 
 ## Fix safety
-vLLM's share must hold the weights once more, and the cache of the answers. Mind that it answers with the weights that it
-has loaded: an update of the policy must be copied into it.
+vLLM's share must hold the weights once more, and the cache of the answers. It answers with the weights that it has
+loaded: an update of the policy must be copied into it.
 
 ## References
 - vLLM documentation, engine arguments: `--gpu-memory-utilization`; vllm-project/vllm `LLM`

@@ -6,7 +6,15 @@ import math
 
 from truetune.probe.laws import Cost, Measured, Trial
 from truetune.probe.laws.gradients import quiet
-from truetune.probe.laws.preferences import batches, is_precomputed, of_a_start, ratios, refuse_others_figures, tokens, tolerance
+from truetune.probe.laws.preferences import (
+    batches,
+    is_precomputed,
+    of_a_start,
+    ratios,
+    refuse_others_figures,
+    tokens,
+    tolerance,
+)
 
 COST: Cost = "quick"
 LN2 = math.log(2)
